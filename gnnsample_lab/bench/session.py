@@ -23,7 +23,7 @@ from .floors import floor
 from .floors.candidates import Rotation
 from .floors.candidates_per_hop import PerHopRotation
 from .record import graph_facts, scaled
-from .suite import Unavailable, VerificationError
+from .suite import PUBLISHED_QUEUE, Unavailable, VerificationError
 
 GRAPHS = ("rmat", "products-like")
 PASSES = {True: 5, False: 9}
@@ -52,15 +52,21 @@ KNOBS: dict[str, tuple[int, tuple[dict[str, int], ...]]] = {
 _KNOB_NAMES = {"captured": "hop", "bsp": "hop"}
 
 
+def executed_by(rung: str) -> str:
+    """The strategy that a rung of a suite runs."""
+    return "persistent" if rung == PUBLISHED_QUEUE else rung
+
+
 def knob_points(strategy: str, quick: bool) -> dict[str, Knobs]:
-    """Label -> launch knobs to try for ``strategy``; one point where there is nothing to choose."""
-    few, settings = KNOBS.get(strategy, (1, ({},)))
+    """Label -> launch knobs to try for a rung (:func:`executed_by`); one point where there is nothing to choose."""
+    executed = executed_by(strategy)
+    few, settings = KNOBS.get(executed, (1, ({},)))
     points = {}
     for setting in settings[:few] if quick else settings:
-        knobs = Knobs()
+        knobs = Knobs(queue_teams=strategy != PUBLISHED_QUEUE)
         for name, value in setting.items():
             if name == "blocks_per_sm":
-                knobs.blocks_per_sm[_KNOB_NAMES.get(strategy, strategy)] = value
+                knobs.blocks_per_sm[_KNOB_NAMES.get(executed, executed)] = value
             else:
                 setattr(knobs, name, value)
         points[",".join(f"{name}={value}" for name, value in setting.items()) or "default"] = knobs
@@ -326,8 +332,8 @@ class Session:
     ) -> dict[str, Any]:
         """Kernel time of one mini-batch, up to deduplicated picks in global ids (per-hop baselines: draws alone).
 
-        Best of the strategy's sweep with its spread, see :func:`best_of`; CUDA graphs over the recorded batches, one
-        for each or, ``chained``, one for all.
+        Best of the sweep of ``strategy``, which may be ``PUBLISHED_QUEUE``, with its spread, see :func:`best_of`; CUDA
+        graphs over the recorded batches, one for each or, ``chained``, one for all.
         """
         recorded, seeds, what = self._rotated(name, batch_size, fanouts, strategy, pick)
         graph = self.graph(name)
@@ -340,7 +346,9 @@ class Session:
             return self._replayed(rotation.graphs, None, len(recorded) if chained else 1, chained)
 
         def whole(knobs: Knobs) -> list[float]:
-            rotation = Rotation(graph, list(fanouts), seeds, strategy, pick, knobs, chained=chained)
+            rotation = Rotation(
+                graph, list(fanouts), seeds, executed_by(strategy), pick, knobs, chained=chained
+            )
             times = self._replayed(
                 rotation.graphs, rotation.prepare, len(recorded) if chained else 1, chained
             )

@@ -14,6 +14,9 @@ Record = dict[str, Any]
 Columns = Mapping[str, str | Callable[[Row], Any]]
 """Header -> field of a row (``a.b``: key ``b`` of ``a``), or a function of the row."""
 
+PUBLISHED_QUEUE = "persistent, published"
+"""In rows: PGSampler's queue as its paper has it, a block a task; ``persistent`` is ours, teams that serve several."""
+
 
 class VerificationError(RuntimeError):
     """A strategy returned another sample than the CPU twin, so nothing of it is timed."""

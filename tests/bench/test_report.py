@@ -28,6 +28,7 @@ NEEDS_A_DISK = {"disk to host ms"}
 NOT_YET = {
     ("dsp-sampling", "samplers"),
     ("fused-step", "model"),
+    *((suite, "L2") for suite in ("fused-step", "inference", "step")),
     *(
         (suite, header)
         for suite in ("gnnlab-designs", "gnnlab-table1")

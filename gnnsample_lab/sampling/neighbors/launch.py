@@ -39,6 +39,9 @@ class Knobs:
         queue_threads: threads of a block of `persistent` (64, 128 or 256, by default 128) and of `fused-static` (by
             default 128 where a task's work grows with the degree, under the reservoir, and 64 where it grows with the
             fanout).
+        queue_teams: False: a block of `persistent` serves one task at a time, as PGSampler was published (section
+            III-C), and not as a team that serves up to 32 together (``queue/team.cu``, ours). The published rule of
+            completion always has it so.
         num_blocks: grid of the queue kernels, overriding ``blocks_per_sm``.
         delay_ns: highest random delay that kernels insert, to test schedules (0 for none).
         hub_limit: the reservoir's work is the degree, and vertices of more candidates than this are hubs: warps of all
@@ -58,6 +61,7 @@ class Knobs:
     )  # fmt: skip
     block_threads: int = 128
     queue_threads: int | None = None
+    queue_teams: bool = True
     num_blocks: int | None = None
     delay_ns: int = 0
     hub_limit: int | None = None
@@ -238,7 +242,7 @@ class Launcher:
         """Whether teams of threads serve the queue; else one task at a time, as published, or a lane draws for each."""
         if self.strategy == "persistent-tile":
             return self.spec.rule == 1
-        return self.strategy == "persistent" and not int(ws.plan["paper"][0])
+        return self.strategy == "persistent" and self.knobs.queue_teams and not int(ws.plan["paper"][0])
 
     def _teams(self, ws: Workspace) -> None:
         """The queue, served by teams of threads: by blocks (`persistent`) or by warps (`persistent-tile`)."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,6 +77,14 @@ def random_knobs(rng: np.random.Generator, strategy: str) -> Knobs:
     if strategy == "grid-barrier":
         knobs.num_blocks = int(rng.choice([1, 2, 33]))
     return knobs
+
+
+@pytest.mark.parametrize("config", FRONTIER, ids=lambda c: c.key)
+def test_a_block_that_serves_one_task_at_a_time_gives_the_sample_of_the_cpu(config):
+    rng = np.random.default_rng(len(config.key))
+    for _ in range(4):
+        knobs = replace(random_knobs(rng, "persistent"), queue_teams=False)
+        assert gpu_hash(config, "persistent", None, knobs) == expected(config), knobs
 
 
 @pytest.mark.parametrize("strategy", GPU_STRATEGIES)

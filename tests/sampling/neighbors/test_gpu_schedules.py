@@ -109,9 +109,11 @@ def test_what_the_published_rule_returns_is_part_of_the_sample(seed):
 GRAPHS, SIZE = 10_000, 8
 
 
-@pytest.mark.parametrize("strategy", QUEUE_STRATEGIES)
+@pytest.mark.parametrize(
+    ("strategy", "teams"), [*((strategy, True) for strategy in QUEUE_STRATEGIES), ("persistent", False)]
+)
 @pytest.mark.real_gpu
-def test_exact_loses_none_on_ten_thousand_graphs(strategy):
+def test_exact_loses_none_on_ten_thousand_graphs(strategy, teams):
     """Ten thousand random graphs with dead ends lie side by side; each is a mini-batch with a queue of its own."""
     rng = np.random.default_rng(2026)
     which = np.repeat(np.arange(GRAPHS), rng.integers(0, 14, GRAPHS))
@@ -120,7 +122,7 @@ def test_exact_loses_none_on_ten_thousand_graphs(strategy):
     g = Graph.from_edges(src, dst, GRAPHS * SIZE)
     seeds = [i * SIZE + rng.choice(SIZE, int(rng.integers(1, 5)), replace=False) for i in range(GRAPHS)]
     on_host = NeighborSampler(g, [2, 3, 2], device="cpu")
-    sampler = make(g, [2, 3, 2], strategy, Knobs(num_blocks=2))
+    sampler = make(g, [2, 3, 2], strategy, Knobs(num_blocks=2, queue_teams=teams))
     for begin in range(0, GRAPHS, 1000):
         group = seeds[begin : begin + 1000]
         expected = on_host.sample_many(group, begin)
@@ -130,9 +132,11 @@ def test_exact_loses_none_on_ten_thousand_graphs(strategy):
                 assert np.array_equal(np.sort(a.positions.get()), np.sort(b.positions))
 
 
+@pytest.mark.parametrize("teams", [True, False])
 @pytest.mark.parametrize("fetch_size", [1, 2, 5, 64])
-def test_fetch_size_changes_nothing(fetch_size):
-    sampler = make(graph_named("dead-ends"), [4, 3, 2], "persistent", fetch_size=fetch_size)
+def test_fetch_size_changes_nothing(fetch_size, teams):
+    knobs = Knobs(queue_teams=teams)
+    sampler = make(graph_named("dead-ends"), [4, 3, 2], "persistent", knobs, fetch_size=fetch_size)
     assert sampler.sample(SEEDS).canonical() == on_cpu((4, 3, 2)).canonical()
 
 

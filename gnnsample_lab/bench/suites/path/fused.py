@@ -21,6 +21,7 @@ from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl import training
+from gnnsample_lab.bench.suites.path.step import AS_LEFT
 from gnnsample_lab.compute.aggregation.aggregate import aggregate
 from gnnsample_lab.compute.fused.sampler import FusedSampler
 from gnnsample_lab.device.arrays import to_host
@@ -68,6 +69,7 @@ def fused_step(session: Session) -> dict[str, Any]:
             "us": "from seeds to the first layer's means, of gin sums: wall time, each mini-batch alone",
             "busy_us": "time in which kernels or copies run, by the profiler",
             "kept_mb": "device memory of what the stages leave: samples, rows, means or sums",
+            "l2": f"{AS_LEFT}: never flushed, a mini-batch finds what the one before left",
             "ms": "wall time of an epoch over its steps: sampling ahead by eight, then a captured step each",
             "removed": "the same captured step replayed on inputs that stay: no sampling, no rows, no means or sums",
         },
@@ -142,9 +144,9 @@ def _stages(
         calls = 4 if session.quick else 32
         times = list(itertools.chain.from_iterable(timing.wall_passes(work, calls)))
         row = {
-            "graph": name, "part": "stages", "model": model, "fanouts": list(samplers[APART].fanouts),
-            "batch_size": len(seeds[0]), "way": way, **timing.spread(times), "busy_us": timing.busy_us(work, calls),
-            "kept_mb": _kept_bytes(work) / 1e6,
+            "graph": name, "part": "stages", "l2": AS_LEFT, "model": model,
+            "fanouts": list(samplers[APART].fanouts), "batch_size": len(seeds[0]), "way": way,
+            **timing.spread(times), "busy_us": timing.busy_us(work, calls), "kept_mb": _kept_bytes(work) / 1e6,
         }  # fmt: skip
         rows.append(row)
         session.say(f"{name}, {model}, {samplers[APART].fanouts}, stages {way}: {row['us']:.0f} us")
@@ -216,8 +218,8 @@ def _steps(
     for way, taken in times.items():
         later = taken[1:] or taken
         rows.append(
-            {"graph": name, "part": "step", "model": model, "fanouts": list(samplers[APART].fanouts),
-             "batch_size": size, "way": way, **timing.spread(later, "ms")}
+            {"graph": name, "part": "step", "l2": AS_LEFT, "model": model,
+             "fanouts": list(samplers[APART].fanouts), "batch_size": size, "way": way, **timing.spread(later, "ms")}
         )  # fmt: skip
         session.say(
             f"{name}, {model}, {samplers[APART].fanouts}, step {way}: {statistics.median(later):.3f} ms"

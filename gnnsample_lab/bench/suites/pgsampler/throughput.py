@@ -1,7 +1,8 @@
 """Section V-B: how much more the queue asks of multiprocessors and memory than DGL's kernels, by Nsight Compute.
 
 ``python -m gnnsample_lab.bench.suites.pgsampler.throughput FILE.npz`` is what ``ncu`` runs: for each setting one
-mini-batch by ``block-bsp``, a draw kernel a hop with DGL's 128 threads, and the same by ``persistent``, one kernel.
+mini-batch by ``block-bsp``, a draw kernel a hop with DGL's 128 threads, and the same by the queue as published and by
+``persistent``, one kernel each.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.bench.suite import Unavailable
+from gnnsample_lab.bench.suite import PUBLISHED_QUEUE, Unavailable
 from gnnsample_lab.device.arrays import to_host
 
 from .kernels import PICK
 from .papers import AVERAGES
 from .utilisation import METRICS, launches, profiled
 
-STRATEGIES = ("block-bsp", "persistent")
-KERNELS = ("draw_blocks", "serve_teams")
-"""Of the two strategies: what is measured of each."""
+QUEUES = {PUBLISHED_QUEUE: "persistent", "persistent": "serve_teams"}
+"""Each form of the queue and its kernel."""
+DRAWS = "draw_blocks"
+KERNELS = (DRAWS, *QUEUES.values())
 TIME = "gpu__time_duration.sum"
 SETTINGS: tuple[tuple[int, tuple[int, ...]], ...] = tuple(
     (batch, (fanout,) * hops) for hops in (3, 2) for batch, fanout in ((2048, 10), (10240, 10), (10240, 20))
@@ -36,7 +38,7 @@ def throughput(session: Session) -> dict[str, Any]:
     """The suite's function."""
     names = session.graphs(*(("products-like", "flickr-like") if session.quick else AVERAGES))
     settings = SETTINGS[:2] if session.quick else SETTINGS
-    verification = session.verify(names, STRATEGIES, [PICK])
+    verification = session.verify(names, ("block-bsp", "persistent"), [PICK])
     rows: list[dict[str, Any]] = []
     for name in names:
         graph = session.graph(name)
@@ -56,47 +58,52 @@ def throughput(session: Session) -> dict[str, Any]:
             rows.append(row)
             session.say(
                 f"{name} {batch} x {list(fanout)}: compute {row['gain']['compute_percent']:.2f} x, "
-                f"memory {row['gain']['memory_percent']:.2f} x"
+                f"memory {row['gain']['memory_percent']:.2f} x; as published "
+                f"{row['published_gain']['compute_percent']:.2f} and {row['published_gain']['memory_percent']:.2f} x"
             )
     return {
         "settings": {
-            "pick": PICK, "threads": "128 a block for the draws of block-bsp, as DGL's kernel; defaults for persistent",
+            "pick": PICK, "threads": "128 a block for the draws of block-bsp, as DGL's kernel; defaults for the queues",
             "compute_percent, memory_percent": "throughput of multiprocessors and memory, share of the peak, by ncu; "
             "of several draws the mean weighted by time",
-            "gain": "of persistent over block-bsp",
+            "gain, published_gain": "of persistent, ours, and of the queue as published over block-bsp",
         },
         "verification": verification, "graphs": session.facts(names), "rows": rows,
     }  # fmt: skip
 
 
 def by_setting(found: Sequence[dict[str, Any]], hops: Sequence[int]) -> list[dict[str, Any]]:
-    """For each setting the shares of the peak of both strategies, and ``gain``; launches come in the child's order.
+    """For each setting the shares of the peak of all three, and the queues' gains; launches come in the child's order.
 
     Args:
         found: a launch each, with ``kernel``, ``us`` (here in ncu's nanoseconds) and the shares.
-        hops: of each setting: as many draws, then one kernel of the queue.
+        hops: of each setting: as many draws, then one kernel of each queue.
 
     Raises:
         Unavailable: launches are missing.
     """
-    wanted = [kernel for count in hops for kernel in (KERNELS[0],) * count + (KERNELS[1],)]
+    wanted = [kernel for count in hops for kernel in (*(DRAWS,) * count, *QUEUES.values())]
     if [launch["kernel"] for launch in found] != wanted:
         raise Unavailable(f"ncu saw other launches than were made: {len(found)} of {len(wanted)}")
     rows, at = [], 0
     for count in hops:
-        parts = found[at : at + count], found[at + count : at + count + 1]
-        at += count + 1
+        queues = found[at + count : at + count + len(QUEUES)]
+        parts = {"block-bsp": found[at : at + count]} | {
+            queue: [launch] for queue, launch in zip(QUEUES, queues)
+        }
+        at += count + len(QUEUES)
         row: dict[str, Any] = {"kernel_us": {}, **{share: {} for share in METRICS.values()}}
-        for strategy, launched in zip(STRATEGIES, parts, strict=True):
+        for strategy, launched in parts.items():
             times = [launch["us"] for launch in launched]
             row["kernel_us"][strategy] = sum(times) / 1e3
             for share in METRICS.values():
                 row[share][strategy] = float(
                     np.average([launch[share] for launch in launched], weights=times)
                 )
-        row["gain"] = {
-            share: row[share]["persistent"] / row[share]["block-bsp"] for share in METRICS.values()
-        }
+        row["gain"], row["published_gain"] = (
+            {share: row[share][queue] / row[share]["block-bsp"] for share in METRICS.values()}
+            for queue in ("persistent", PUBLISHED_QUEUE)
+        )
         rows.append(row)
     return rows
 
@@ -117,19 +124,22 @@ def main(path: str) -> None:
         fanouts = [stored[f"fanouts{i}"].tolist() for i in range(count)]
     samplers = []
     for each in fanouts:
-        base = NeighborSampler(graph, each, strategy="block-bsp", pick=PICK, device="cuda")
-        knobs = Knobs()
-        knobs.block_threads = 128
-        base._engine = GpuEngine(
-            base.graph, base.spec, None, "block-bsp", "exact", 5, False, None, None, knobs
-        )
-        samplers.append((base, NeighborSampler(graph, each, strategy="persistent", pick=PICK, device="cuda")))
+        three = []
+        for strategy, knobs in (
+            ("block-bsp", Knobs(block_threads=128)), ("persistent", Knobs(queue_teams=False)), ("persistent", Knobs()),
+        ):  # fmt: skip
+            sampler = NeighborSampler(graph, each, strategy=strategy, pick=PICK, device="cuda")
+            sampler._engine = GpuEngine(
+                sampler.graph, sampler.spec, None, strategy, "exact", 5, False, None, None, knobs
+            )
+            three.append(sampler)
+        samplers.append(three)
     for under_profiler in (False, True):
         cupy.cuda.runtime.deviceSynchronize()
         if under_profiler:
             cupy.cuda.runtime.profilerStart()
-        for pair, some in zip(samplers, seeds, strict=True):
-            for sampler in pair:
+        for three, some in zip(samplers, seeds, strict=True):
+            for sampler in three:
                 sampler.sample(some, 0)
                 cupy.cuda.runtime.deviceSynchronize()
     cupy.cuda.runtime.profilerStop()

@@ -1,5 +1,5 @@
-// Strategy `fused-static`, and `persistent` under the published rule of completion (without it: team.cu): a block serves
-// one task at a time, of any hop.
+// Strategy `fused-static`, and `persistent` as published, by the knob `queue_teams` or under the published rule of
+// completion (else: team.cu): a block serves one task at a time, of any hop.
 //
 // `persistent` (PGSampler, section III-C): resident blocks loop; block b starts with ticket b, then takes
 // `fetch_size` tickets at a time. `fused-static` (PGSampler's baseline DGL+Fusion, section V-D): there are as many
