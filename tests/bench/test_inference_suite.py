@@ -37,7 +37,8 @@ def test_a_run_on_the_cpu(record: dict[str, Any]) -> None:
     whole = rows[-1]
     assert whole["x_sampled"] == pytest.approx(whole["sampled_us"] / whole["us"], rel=1e-3)
     assert 0 < whole["accuracy"] <= 1 and abs(whole["accuracy"] - whole["sampled_accuracy"]) < 0.2
-    assert record["settings"]["l2"].startswith("never flushed")
+    assert record["settings"]["l2"].startswith("as left: never flushed")
+    assert {row["l2"] for row in record["rows"]} == {"as left"}
     json.dumps(record, allow_nan=False)
     assert SUITES["inference"].about in report.text(record)
     assert wanted.inference(record) == []

@@ -15,6 +15,7 @@ from .aggregation_measures import (
     CHECKED_ROWS,
     DIRECTIONS,
     KERNELS,
+    MATRIX_KEPT,
     OURS,
     asked_bytes,
     bandwidths,
@@ -84,7 +85,7 @@ def _record(session: Session, names: Any, rows: list[dict[str, Any]], **settings
             "us": "GPU time of one block's sums between two events, over rotating mini-batches, L2 flushed before, "
             "median of passes; groups, transposed blocks and cuSPARSE's preprocessing made beforehand",
             "l2": "cold: flushed before each pass, of whose mini-batches each has arrays of its own, read once",
-            **settings,
+            "cusparse": MATRIX_KEPT, **settings,
         },
         "verification": {"rows_equal_to_double_precision": CHECKED_ROWS * checked},
         "graphs": common.facts(session, names), "rows": rows,

@@ -26,6 +26,8 @@ DIRECTIONS = ("forward", "backward")
 CHECKED_ROWS = 300
 """Rows of each result that are compared with sums in double precision, at most 64 columns of each."""
 CHECKED_COLUMNS = 64
+MATRIX_KEPT = "by PyTorch, the matrix made once for the same weights"
+"""Of cuSPARSE, ``library``, in settings."""
 _WIDE = 512
 """With this many features or more, two batches rotate; four would take too much memory."""
 

@@ -119,8 +119,9 @@ def figure7(session: Session) -> dict[str, Any]:
     return runs.record(
         session, wanted, rows, runs.checked(session), notes=notes,
         ms='one call of every parallelism; "transit" is ours, which groups pairs where it pays; published_ms: index in '
-        "every step, three kernels, lists cached wherever they fit",
+        "every step, of walks without end until 2^19 are left, three kernels, lists of up to 8 KB cached",
         cpu="CPU walker (Numba, KnightKing's rejection) on random samples for 0.4 s, scaled by vertices",
+        cpu_walker="leaves walks that have ended",
     )  # fmt: skip
 
 
