@@ -84,6 +84,8 @@ def test_a_block_that_serves_one_task_at_a_time_gives_the_sample_of_the_cpu(conf
     rng = np.random.default_rng(len(config.key))
     for _ in range(4):
         knobs = replace(random_knobs(rng, "persistent"), queue_teams=False)
+        # A block begins with the ticket of its own number, so all have to run at once; a host runs fewer than 132.
+        knobs.num_blocks = min(knobs.num_blocks, 60)
         assert gpu_hash(config, "persistent", None, knobs) == expected(config), knobs
 
 

@@ -143,13 +143,14 @@ def _steps(session: Session, name: str) -> Iterator[tuple[str, int]]:
         MODEL, placed.num_features, runs.HIDDEN, placed.num_classes, num_layers=len(MODELS[MODEL][1])
     ).to("cuda")
     memory.reset_pools()
-    before = memory.held("cuda")
+    before, used_before = memory.held("cuda"), _used()
     for number in range(2):  # the first takes memory that it gives back, and tables that the sampler keeps
         memory.reset_pools()
         batch = sampler.sample(seeds, number)
         timing.synchronize()
-        # The pools grow to the most that sampling holds: what it has given back by now is counted, too.
-        sampled = memory.held("cuda").less(before).total
+        # The pools grow to the most that sampling holds: what it has given back by now is counted, too. They need not
+        # grow where others' blocks have room; then what it holds now is known.
+        sampled = max(memory.held("cuda").less(before).total, _used() - used_before)
         base = torch.cuda.memory_allocated()
         x = torch.zeros(int(batch.node_ids.size), placed.num_features, device="cuda")
         target = tensor(placed.label).to("cuda")[tensor(batch.seeds).long()]
@@ -161,6 +162,14 @@ def _steps(session: Session, name: str) -> Iterator[tuple[str, int]]:
         if number:
             yield "sample", int(sampled)
             yield "train", int(trained)
+
+
+def _used() -> int:
+    """Bytes of device memory that arrays and tensors lie in now."""
+    import cupy
+    import torch
+
+    return int(cupy.get_default_memory_pool().used_bytes()) + int(torch.cuda.memory_allocated())
 
 
 def _working(session: Session, name: str) -> tuple[int | None, int | None]:
