@@ -53,6 +53,18 @@ def is_unlike(of: Record, graph: str) -> bool:
     return title_of(of, graph).endswith("not comparable with the original")
 
 
+def few_models(*records: Record) -> Said:
+    """Why a row is "partly" though its runs were full: the paper has three models on each graph."""
+    models: dict[str, set[str]] = {}
+    for each in (each for of in records for each in of["rows"] if each.get("model")):
+        models.setdefault(scaled(each["graph"])[0], set()).add(each["model"])
+    is_so = in_full(*records) and len(models.pop("papers100M-like")) == 3
+    return Said(
+        "partly, all models on papers100M, GCN alone elsewhere",
+        is_so and all(found == {"gcn"} for found in models.values()),
+    )
+
+
 def unlike(*records: Record) -> Said:
     return Said(
         "on twins that are not comparable in hit rates",
@@ -283,7 +295,7 @@ def epochs(table4: Record, table5: Record) -> Phrases:
     low, high, there = hits("papers100M-like", "twitter-like")
     (none,), (some,), (more,) = hits("uk-like")
     return [
-        Said("done", in_full(table4, table5)),
+        few_models(table4, table5),
         f"{sizes(table4['graphs'])}; {gpus(table4)}",
         f"off by {whole(mean(errors(table4)))} % on average over the runs",
         f"T_SOTA is {span(shared, 'x')} of DGL (paper {span(paper, 'x')}, 8 GPUs): "
@@ -337,7 +349,7 @@ def scaling(fig13: Record, fig14: Record, fig15: Record) -> Phrases:
     )
     longer, there = (of["3S2T"] / of["2S3T"] for of in (ours, theirs))
     return [
-        Said("done", in_full(*records)),
+        few_models(*records),
         f"figure 13 on {sizes(fig13['graphs'])}, {cards(fig13, most(fig13, 'gpus'))}",
         f"figure 14 on {sizes(fig14['graphs'])}, {gpus(fig14)}",
         f"figure 15 on {sizes(fig15['graphs'])}, "
@@ -368,7 +380,7 @@ def convergence(fig16: Record) -> Phrases:
         (ours["best_accuracy"], ours["original"]) for ours, _ in pairs if "original" in ours
     )
     return [
-        Said("done", in_full(fig16)),
+        Said("partly, labels that are harder than the original's", in_full(fig16) and best < original),
         f"{cards(fig16, most(fig16, 'gpus'))} (paper 8 GPUs), {sizes(fig16['graphs'])}",
         f"Fewer epochs than DGL's ({', '.join(f'{a} for {b}' for a, b in needed)}; paper {paper['gnnlab']} "
         f"for {paper['dgl']}): {became([b / a for a, b in needed])}",
@@ -403,7 +415,7 @@ def switching(fig17: Record) -> Phrases:
         for each, other in zip(alone, rows(fig17, part="b", system="tsota", graph=far(fig17)), strict=True)
     ]
     return [
-        Said("done", in_full(fig17)),
+        few_models(fig17),
         f"{sizes(fig17['graphs'])}; {gpus(fig17)}",
         f"off by {whole(mean(errors(fig17)))} % on average",
         f"Switching takes {whole(taken)} % off with one trainer",
