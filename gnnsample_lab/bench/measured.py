@@ -357,7 +357,7 @@ _BY_UVA = "Quiver and DGL-UVA, by our captured kernels"
 _REPLAYED = "an epoch replayed as CUDA graphs, cached as FastGL, on `products-like` all rows: GCN, GIN, GAT"
 _STORES = "store efficiency, k-hop, transit-parallel as published (table 4)"
 
-_BUDGET = "factored, topology and cache of one size"
+_BUDGET = "factored, one budget for topology and cache"
 _SUMS = "sums of a training step, memory-aware kernel (figure 11)"
 _RATE = "rate of the memory-aware kernel (figure 12)"
 _KERNELS = "kernels of the persistent queue, 2 and 3 hops (figure 8)"

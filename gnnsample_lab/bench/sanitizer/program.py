@@ -65,11 +65,15 @@ def neighbors(device: str) -> Iterator[Pair]:
     yield "persistent, published completion", wanted, found
     hub: dict[str, Any] = {"fanouts": [6, 3], "pick": "reservoir"}
     wanted = lab.NeighborSampler(graph, device="cpu", **hub).sample(seeds_of(graph)).canonical().sha256()
-    for strategy in ("block-bsp", "turbo-bsp", "bsp"):
+    sharing: Any = ({"hub_limit": 40}, "shared hubs")
+    for strategy, (knobs, what) in (
+        ("block-bsp", sharing), ("turbo-bsp", sharing), ("bsp", sharing),
+        ("persistent", ({"queue_teams": False, "num_blocks": 4}, "a block a task")),
+    ):  # fmt: skip
         sampler = lab.NeighborSampler(graph, strategy=strategy, device=device, **hub)
         if device == "cuda":
-            _force(sampler, strategy, None, hub_limit=40)
-        yield f"{strategy}, shared hubs", wanted, sampler.sample(seeds_of(graph)).canonical().sha256()
+            _force(sampler, strategy, None, **knobs)
+        yield f"{strategy}, {what}", wanted, sampler.sample(seeds_of(graph)).canonical().sha256()
     chosen = [seeds_of(graph, n) for n in (5, 40)]
     for strategy in ("captured", "persistent-tile", "block-bsp"):
         expected = [
@@ -96,13 +100,21 @@ def _tables(strategy: str, device: str) -> tuple[str | None, ...]:
     return (None,) if alone else tuple(TABLES)
 
 
-def _force(sampler: Any, strategy: str, table: str | None, hub_limit: int | None = None) -> None:
+def _force(sampler: Any, strategy: str, table: str | None, **knobs: Any) -> None:
     from gnnsample_lab.minibatch.gpu.run import GpuEngine
     from gnnsample_lab.sampling.neighbors.launch import Knobs
 
-    knobs = Knobs(hub_limit=hub_limit)
     sampler._engine = GpuEngine(
-        sampler.graph, sampler.spec, sampler._weights, strategy, "exact", 5, False, None, table, knobs
+        sampler.graph,
+        sampler.spec,
+        sampler._weights,
+        strategy,
+        "exact",
+        5,
+        False,
+        None,
+        table,
+        Knobs(**knobs),
     )
 
 
