@@ -179,9 +179,26 @@ def of_published_queue(record: Record) -> bool:
     return any(PUBLISHED_QUEUE in row.get("speedup", {}) or "published_gain" in row for row in record["rows"])
 
 
-def _queue(what: str) -> Callable[[Record], str]:
-    """``what`` of the queue as published; of ours, served by teams of threads, in records that have no other."""
-    return lambda record: f"{what}{'' if of_published_queue(record) else _OURS_ALONE}"
+def _but(what: str, lacks: Callable[[Record], str]) -> Callable[[Record], str]:
+    """``what``, and what a record lacked of it; ``lacks`` has no words for a record that lacks nothing."""
+    return lambda record: "; ".join(filter(None, (what, lacks(record))))
+
+
+def _without(setting: str, words: str) -> Callable[[Record], str]:
+    """``words`` for records whose settings do not speak of ``setting``."""
+    return lambda record: "" if setting in record["settings"] else words
+
+
+def _ours_alone(record: Record) -> str:
+    return (
+        ""
+        if of_published_queue(record)
+        else "ours, served by teams of threads: as published not recorded yet"
+    )
+
+
+_walked_on = _without("cpu_walker", "our walker went on with walks that had ended")
+_made_anew = _without("cusparse", "cuSPARSE's matrix made anew in each weighted call")
 
 
 def _teams(points: Callable[[Record], Points]) -> Callable[[Record], Points]:
@@ -293,19 +310,6 @@ def _sampling_by_vertex(record: Record) -> str:
     return f"sampling by vertex{', PyG and DGL one mini-batch at a time' * (not several)} (table 6)"
 
 
-def _without(setting: str, what: str, lacks: str) -> Callable[[Record], str]:
-    """``what``, and in records whose settings do not speak of ``setting`` what they lacked."""
-    return lambda record: what + f"; {lacks}" * (setting not in record["settings"])
-
-
-def _walked_on(what: str) -> Callable[[Record], str]:
-    return _without("cpu_walker", what, "our walker went on with walks that had ended")
-
-
-def _made_anew(what: str) -> Callable[[Record], str]:
-    return _without("cusparse", what, "cuSPARSE's matrix made anew in each weighted call")
-
-
 def _shared_by_few(record: Record) -> str:
     """Records from before time sharing was tried by ``streams``, which is the fastest in other rows of theirs."""
     ways = {row.get("executor") for row in record["rows"] if row.get("part") == "budget"}
@@ -363,26 +367,26 @@ _RATE = "rate of the memory-aware kernel (figure 12)"
 _KERNELS = "kernels of the persistent queue, 2 and 3 hops (figure 8)"
 _MINI_BATCH = "a mini-batch with the queue and our ID map, start to end (figure 9)"
 _FUSION = "the queue (figure 10)"
-_OURS_ALONE = "; ours, served by teams of threads: as published not recorded yet"
 _TEAMS = "kernels of the queue served by teams of threads"
 _TEAMS_MINI_BATCH = "a mini-batch with the queue served by teams of threads, start to end"
 _of_queue = either(field(f"speedup.{PUBLISHED_QUEUE}"), field("speedup.persistent"))
 
 LINES: tuple[Line, ...] = (
-    Line("PGSampler", "pgsampler-fig8", _KERNELS, "DGL's, hop by hop", _of_queue, _figure8, reworded=_queue(_KERNELS)),
+    Line("PGSampler", "pgsampler-fig8", _KERNELS, "DGL's, hop by hop", _of_queue, _figure8,
+         reworded=_but(_KERNELS, _ours_alone)),
     Line("PGSampler", "pgsampler-fig8", "the same, averages of its graphs, 2 048 seeds x 10 and up",
          "DGL's, blocks of 128 threads", either(_averages("published_"), _averages()), _figure8),
     Line("PGSampler", "pgsampler-fig9", _MINI_BATCH, "DGL's, with its ID map", _of_queue,
-         said("up to 2.22 x", best=2.22), reworded=_queue(_MINI_BATCH)),
+         said("up to 2.22 x", best=2.22), reworded=_but(_MINI_BATCH, _ours_alone)),
     Line("PGSampler", "pgsampler-fig10", _FUSION, "fused hops without balancing", _of_queue,
-         said("faster in all cases"), reworded=_queue(_FUSION)),
+         said("faster in all cases"), reworded=_but(_FUSION, _ours_alone)),
     Line("PGSampler", "pgsampler-table3", "TurboGNN's kernel, a reconstruction from one sentence (table III)",
          "DGL's, hop by hop", field("speedup.turbo-bsp", system="TurboGNN"), _published("speedup", system="TurboGNN")),
     *(Line("PGSampler", "pgsampler-throughput", f"{what} throughput of the queue's kernel (section V-B)",
            "DGL's, blocks of 128 threads",
            either(field(f"published_gain.{what}_percent"), field(f"gain.{what}_percent")),
            said(f"up to {best} x", best=best),
-           reworded=_queue(f"{what} throughput of the queue's kernel (section V-B)"))
+           reworded=_but(f"{what} throughput of the queue's kernel (section V-B)", _ours_alone))
       for what, best in (("compute", 1.59), ("memory", 2.01))),
     Line("PGSampler", "pgsampler-fig11", "difference of accuracy from DGL's sampler's (figure 11)",
          "what seeds differ by, or half a point where that is less", _accuracies_differ,
@@ -393,9 +397,9 @@ LINES: tuple[Line, ...] = (
     Line("FastGL", "fastgl-fig13", "sampling an epoch (figure 13)", "DGL's configuration",
          field("speedup", system="fastgl"), said("2.0 to 2.5 x, 2 GPUs", least=2.0)),
     Line("FastGL", "fastgl-fig11", _SUMS, "DGL's (cuSPARSE)", field("aggregate_speedup", system="fastgl"),
-         said("1.1 to 6.7 x over DGL, PyG and GNNAdvisor, 2 GPUs", least=1.1), reworded=_made_anew(_SUMS)),
+         said("1.1 to 6.7 x over DGL, PyG and GNNAdvisor, 2 GPUs", least=1.1), reworded=_but(_SUMS, _made_anew)),
     Line("FastGL", "fastgl-fig12", _RATE, "cuSPARSE", field("over_library", kernel="memory-aware"),
-         said("up to 4.2 x over DGL and GNNAdvisor", best=4.2), reworded=_made_anew(_RATE)),
+         said("up to 4.2 x over DGL and GNNAdvisor", best=4.2), reworded=_but(_RATE, _made_anew)),
     Line("FastGL", "fastgl-fig9", "an epoch: GCN, GIN, GAT (figure 9)", "DGL's configuration",
          field("fastgl_over_it", system="dgl"), said("1.7 to 5.1 x, 2 GPUs", least=1.7)),
     Line("FastGL", "fastgl-fig9", "an epoch: GCN, GIN, GAT (figure 9)", "GNNLab's configuration",
@@ -424,7 +428,7 @@ LINES: tuple[Line, ...] = (
          field("speedup", system="gnnlab", gpus=(2, 4)), _factored, gpus="gpus", among=(2, 4),
          reworded=_factored_epoch),
     Line("GNNLab", "pipelines", _BUDGET, "time sharing", field("x_sharing", part="budget", step="plain"), over_sharing,
-         gpus="gpus", reworded=lambda record: "; ".join(filter(None, (_BUDGET, _shared_by_few(record))))),
+         gpus="gpus", reworded=_but(_BUDGET, _shared_by_few)),
     Line("GNNLab", "pipelines", _CAPTURED, "time sharing, replayed as well",
          field("x_sharing", part="budget", step="captured"), over_sharing, gpus="gpus", caveat=_shared_by_few),
     Line("GNNLab", "gnnlab-fig17", "what switching takes off an epoch, 1 sampler and 1 trainer (figure 17)",
@@ -437,9 +441,9 @@ LINES: tuple[Line, ...] = (
          said("1.09 to 6 x", least=1.09)),
     Line("NextDoor", "nextdoor-fig7", _OVER_CORES, "our CPU walker on all cores",
          field("published_over_cpu_all", app=_KNIGHTKING), said("26 to 50 x", least=26.1),
-         reworded=_walked_on(_OVER_CORES)),
+         reworded=_but(_OVER_CORES, _walked_on)),
     Line("NextDoor", "nextdoor-fig7", _OTHERS_OVER_CORES, "our CPU walker on all cores",
-         field("published_over_cpu_all", app=_OTHER_WALKS), reworded=_walked_on(_OTHERS_OVER_CORES)),
+         field("published_over_cpu_all", app=_OTHER_WALKS), reworded=_but(_OTHERS_OVER_CORES, _walked_on)),
     Line("NextDoor", "nextdoor-fig9", "walks and k-hop, transit-parallel as published (figure 9)",
          "frontier-centric, as Gunrock", field("published_over_frontier"), said("faster")),
     Line("NextDoor", "nextdoor-fig9", "the same", "message passing, as Tigr", field("published_over_message"),
@@ -505,9 +509,9 @@ LINES: tuple[Line, ...] = (
     Line("ours", "nextdoor-fig7", "transit-parallel by ranges of vertices, where it pays", "sample-parallel",
          field("over_sample")),
     Line("ours", "nextdoor-fig7", _ALL_WALKS, "our CPU walker on one core", field("over_cpu_core", app=_WALKS),
-         reworded=_walked_on(_ALL_WALKS)),
+         reworded=_but(_ALL_WALKS, _walked_on)),
     Line("ours", "nextdoor-fig7", _ALL_WALKS, "our CPU walker on all cores", field("over_cpu_all", app=_WALKS),
-         reworded=_walked_on(_ALL_WALKS)),
+         reworded=_but(_ALL_WALKS, _walked_on)),
     Line("ours", "nextdoor-fig9", "walks and k-hop", "frontier-centric, as Gunrock", field("over_frontier")),
     Line("ours", "nextdoor-fig9", "walks and k-hop", "message passing, as Tigr", field("over_message")),
     Line("ours", "nextdoor-table4", "store efficiency, k-hop", "", field("store_percent", app="k-hop", index="auto"),

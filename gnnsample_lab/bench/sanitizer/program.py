@@ -104,17 +104,9 @@ def _force(sampler: Any, strategy: str, table: str | None, **knobs: Any) -> None
     from gnnsample_lab.minibatch.gpu.run import GpuEngine
     from gnnsample_lab.sampling.neighbors.launch import Knobs
 
+    chosen = Knobs(**knobs)
     sampler._engine = GpuEngine(
-        sampler.graph,
-        sampler.spec,
-        sampler._weights,
-        strategy,
-        "exact",
-        5,
-        False,
-        None,
-        table,
-        Knobs(**knobs),
+        sampler.graph, sampler.spec, sampler._weights, strategy, "exact", 5, False, None, table, chosen
     )
 
 
