@@ -151,7 +151,14 @@ def test_where_a_ratio_crosses_one() -> None:
 def test_epochs_by_system(session: Session) -> None:
     session.quick = False
     record = run("dsp-sampling", session)
-    rows = {(r["part"], r["system"], r["gpus"]): r for r in record["rows"]}
+    rows = {
+        (r["part"], r["system"], r["gpus"]): r for r in record["rows"] if r["part"] != "table 6, modelled"
+    }
+    more = [r for r in record["rows"] if r["part"] == "table 6, modelled"]
+    assert {(r["system"], r["gpus"]) for r in more} == {
+        (name, 8) for name in (*running.CPU_SYSTEMS, *running.BY_HOST_LINK)
+    }, "a line needs two numbers of ranks"
+    assert all(r["epoch_s"] > 0 and r["rows"] == rows["table 6", r["system"], 2]["rows"] for r in more)
     names = {*running.SYSTEMS, *sampling.OURS}
     assert set(rows) == {("table 6", name, n) for name in names for n in (1, 2)} | {
         ("table 7", "fastgcn-cpu", 0), ("table 7", "lab, whole graph", 1), ("table 7", "dsp", 2),
@@ -189,6 +196,23 @@ def test_epochs_by_system(session: Session) -> None:
     for (_, system, gpus), row in rows.items():
         tried = system in running.CPU_SYSTEMS
         assert ("samplers" in row) == tried and (not tried or row["samplers"] in (gpus, 2))
+
+
+def test_more_gpus_are_modelled_from_those_that_ran() -> None:
+    """Cores stay as many, links are each GPU's own, parts lie on a line over the remote share."""
+    times = {
+        "pyg-cpu": {1: 50, 2: 100, 4: 220}, "dgl-uva": {1: 9, 2: 10, 4: 12}, "dsp": {1: 5, 2: 100, 4: 150},
+        "direct": {2: 10}, "csp-fixed": {1: 3},
+    }  # fmt: skip
+    rows = [
+        {"system": s, "gpus": n, "us": float(us)} for s, found in times.items() for n, us in found.items()
+    ]
+    rows.append({"system": "csp-fixed", "gpus": 2, "error": "it failed"})
+    found = {row["system"]: row for row in sampling.on_more(rows)}
+    assert {name: row["us"] for name, row in found.items()} == pytest.approx(
+        {"pyg-cpu": 440, "dgl-uva": 12, "dsp": 100 + (7 / 8 - 1 / 2) / (3 / 4 - 1 / 2) * 50}
+    )
+    assert all((row["part"], row["gpus"]) == ("table 6, modelled", 8) for row in found.values())
 
 
 def test_mini_batches_of_a_cpu_come_from_as_many_samplers_as_are_quickest(
@@ -493,7 +517,11 @@ def test_parameters_and_graphs(session: Session) -> None:
 
 @pytest.mark.slow
 def test_fastgl_over_gpus(session: Session) -> None:
-    rows = {(row["system"], row["gpus"]): row for row in run("fastgl-fig14a", session)["rows"]}
+    record = run("fastgl-fig14a", session)
+    rows = {(row["system"], row["gpus"]): row for row in record["rows"]}
+    eight = record["settings"]["modelled"]["over_one"]
+    assert list(eight) == ["dgl", "fastgl", "lab"] and all(gain > 0 for gain in eight.values())
+    assert record["notes"][0].startswith("Modelled, 8 GPUs over one: dgl ")
     assert set(rows) == {(s, n) for s in ("dgl", "fastgl", "lab") for n in (1, 2)}
     for (system, gpus), row in rows.items():
         assert row["over_one"] == pytest.approx(rows[system, 1]["epoch_s"] / row["epoch_s"], rel=1e-3)

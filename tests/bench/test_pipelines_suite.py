@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from gnnsample_lab.bench import report, runner
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.dsp import crew, pipelines, targets
+from gnnsample_lab.distributed import RankError
 from gnnsample_lab.pipeline.overlap import STAGES, overlap
-from gnnsample_lab.pipeline.records import EpochRecord, StageEvent, TrainResult
+from gnnsample_lab.pipeline.records import EpochRecord, RankMemory, StageEvent, TrainResult
 
 pytest.importorskip("torch")
 
@@ -33,7 +35,16 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
     assert not [row["error"] for row in rows if "error" in row]
     by = {
         part: [row for row in rows if row["part"] == part]
-        for part in ("overlap", "scaling", "budget", "handover", "swap", "workers", "systems")
+        for part in (
+            "overlap",
+            "scaling",
+            "budget",
+            "handover",
+            "swap",
+            "workers",
+            "systems",
+            "systems, modelled",
+        )
     }
     assert [row["system"] for row in by["systems"]] == list(pipelines.SYSTEMS)
     alone, gained = by["overlap"]
@@ -51,6 +62,7 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
             for executor in ("overlapped", "factored")
         )
         assert factored["cached_percent"] > sharing["cached_percent"] > 0
+        assert factored["budget_gb"] == sharing["budget_gb"]
     for part, ways in {
         "handover": ["host", "peer"], "swap": ["side by side", "in turns"], "workers": ["1", "2"],
     }.items():  # fmt: skip
@@ -59,7 +71,16 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
         assert other["x_first"] == pytest.approx(first["epoch_ms"] / other["epoch_ms"], rel=1e-2)
         assert first["steps"] == other["steps"]
     assert by["handover"][0]["executor"] == "factored" and by["workers"][1]["executor"] == "overlapped"
-    assert all(row["transfer"] for row in rows if "ms" in row), "a reader sees where missing rows came from"
+    more = by["systems, modelled"]
+    assert [row["system"] for row in more] == list(pipelines.SYSTEMS) and {row["gpus"] for row in more} == {8}
+    for here, there in zip(by["systems"], more, strict=True):
+        assert there["steps"] == -(-here["steps"] * 2 // 8) and there["over_dsp"] > 0
+        assert there["ms"] > 0 and there["rows_per_batch"] == here["rows_per_batch"]
+        longest = max(there[f"{stage}_ms"] for stage in STAGES)
+        assert longest * 0.99 <= there["ms"], "no step is shorter than its longest stage"
+    assert all(row["transfer"] for row in rows if "ms" in row and row not in more), (
+        "a reader sees where missing rows came from"
+    )
     assert rows[0]["p10"] <= rows[0]["ms"] <= rows[0]["p90"]
     assert record["verification"]["runs_with_the_losses_of_another"] >= 8
     assert record["targets"] == []  # times of CPU ranks say nothing about GPUs
@@ -99,6 +120,37 @@ def test_a_part_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) ->
     assert record["verification"] == {"runs_with_the_losses_of_another": 3, "parts_that_failed": 2}
     assert record["notes"][0] == "g, budget: no times, for it failed: VerificationError: other losses"
     assert any(line.endswith("g: budget failed, VerificationError: other losses") for line in said)
+
+
+def test_a_smaller_card_is_the_first_that_stages_run_and_cache_on() -> None:
+    """Of what a run without a limit held beside graph and cache; other failures are no reason to go on."""
+    asked: list[float] = []
+    memory = RankMemory(0, "all stages", topology=4 * 10**6, cache=10**6, cached=0.1, peak=15 * 10**6)
+
+    class Runs:
+        graph = SimpleNamespace(indptr=np.zeros(10**6), indices=np.zeros(0), edge_weight=None)
+        world, session = 2, Session(True, [])
+        answers: list[Any]
+
+        def run(self, system: str, world: int, **options: Any) -> Any:
+            asked.append(options.get("budget_gb", 0.0))
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return SimpleNamespace(cache_ratio=answer, memory=[memory])
+
+    runs: Any = Runs()
+    runs.answers = [1.0, RankError("rank 1 raised MemoryError: budget_gb"), 0.0, 0.3]
+    assert pipelines._smaller_card(runs, 0.009, "overlapped", "plain") == pytest.approx(
+        0.009 + pipelines.ROOM[2] * 0.01
+    )
+    assert asked == pytest.approx([0.0, *(0.009 + room * 0.01 for room in pipelines.ROOM)])
+    runs.answers = [1.0, RuntimeError("another")]
+    with pytest.raises(RuntimeError, match="another"):
+        pipelines._smaller_card(runs, 0.009, "overlapped", "plain")
+    runs.answers = [1.0, *[MemoryError("no")] * len(pipelines.ROOM)]
+    with pytest.raises(MemoryError, match="overlapped needs more than"):
+        pipelines._smaller_card(runs, 0.009, "overlapped", "plain")
 
 
 def test_shares_are_the_same_work_when_each_batch_was_trained_on_once() -> None:

@@ -1,12 +1,13 @@
 """Training end to end: overlapped stages against their ceiling, factored against time sharing, GPUs, and systems.
 
-Rows of eight parts. "overlap": serial and overlapped runs of the same work, with plain steps and, on a GPU, with
+Rows of nine parts. "overlap": serial and overlapped runs of the same work, with plain steps and, on a GPU, with
 captured ones. "scaling": one GPU and all of them, as many seeds a GPU. "budget": time sharing and the factored design
-with two cache policies on smaller cards, by both kinds of steps. "handover": samples that go to trainers through host
-memory, and such that stay in their sampler's. "swap": all ranks sample, then train, with topology and cache side by
-side or in turns (AGL). "workers": one sampler and loader on each rank, and two. "trace": which GPU of a factored run
-has sampling kernels. "systems": DSP's tables 4 and 5, smaller, and those that sample on GPUs by both kinds of steps.
-Epochs are of some mini-batches of the training split; times are of a step, medians over epochs after the first.
+with two cache policies on smaller cards (``budget_gb``), by both kinds of steps. "handover": samples that go to
+trainers through host memory, and such that stay in their sampler's. "swap": all ranks sample, then train, with topology
+and cache side by side or in turns (AGL). "workers": one sampler and loader on each rank, and two. "trace": which GPU of
+a factored run has sampling kernels. "systems": DSP's tables 4 and 5, smaller, and those that sample on GPUs by both
+kinds of steps; "systems, modelled": the same on as many GPUs as DSP had, by the schedule model. Epochs are of some
+mini-batches of the training split; times are of a step, medians over epochs after the first.
 
 A part that fails, or trains to other losses than it should, is one row with its error and no times; the others stay.
 """
@@ -33,7 +34,9 @@ from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.pipeline.overlap import overlap, step_ms
 from gnnsample_lab.pipeline.records import StageEvent, TrainResult
 from gnnsample_lab.pipeline.schedule.records import model_error, run_of
+from gnnsample_lab.pipeline.schedule.simulate import simulate
 from gnnsample_lab.resources import PACKAGE_ROOT
+from gnnsample_lab.systems.features import topology_bytes
 from gnnsample_lab.systems.ranks import open_shared, shared_graph
 from gnnsample_lab.systems.train import train
 
@@ -56,6 +59,13 @@ SHARED_CACHE = 0.25
 """Share of the vertices that each rank caches in "systems"."""
 BUDGET_FEATURES = 0.1
 """Part of the features that a smaller card holds beside the topology and what training needs."""
+ROOM = (1.25, 1.75, 2.5)
+"""Times what training needs that a smaller card has for it: the first with which stages that overlap run and something
+is cached. Without a limit pools keep more than they need; with one, gaps between mini-batches count."""
+LEAST_CACHED = 0.02
+"""Share of the rows."""
+MODELLED_GPUS = 8
+"""Of DSP's machine, in its tables 4 and 5."""
 SYSTEMS = ("pyg-cpu", "dgl-uva", "quiver", "dsp-seq", "dsp", "lab")
 FROM_PARTS = ("dgl-uva", "quiver", "dsp-seq", "dsp")
 """Those that sample on GPUs from parts. They are compared by captured steps, too: what their samplers and loaders make
@@ -103,6 +113,10 @@ def pipelines(session: Session) -> dict[str, Any]:
             "serial stage over the overlapped step",
             "modelled_ms": "the schedule model fed with the stages of the same run, as they overlapped: how well the "
             "schedule explains the run, and no prediction",
+            "systems, modelled": f"the same stages on {MODELLED_GPUS} GPUs, as many slices an epoch: a prediction that "
+            "leaves out what more GPUs cost each other on links and in host memory",
+            "budget_gb": "of each GPU: graph, cache, CuPy's pool and PyTorch's allocator, the peak checked. Enough for "
+            f"the topology, {BUDGET_FEATURES:.0%} of what the features have more, and what training needs, with room",
             "trace": "has no times: the profiler was on",
             "transfer": "how missing rows came; disk: from a file in the page cache, which all ranks map; overlap has "
             "its rows in ordinary host memory",
@@ -319,65 +333,119 @@ def _budget(runs: _Runs) -> list[dict[str, Any]]:
     design the best way counts: of three executors, or of as many samplers as leave half of the GPUs to trainers.
 
     Raises:
-        VerificationError: a cache holds no row, or all of them: policies and sizes then decide nothing.
+        VerificationError: as of one run.
     """
     world = runs.world
     if world < 2:
         return []
-    features = int(runs.graph.feat.nbytes)
-    topology = int(runs.graph.indptr.nbytes + runs.graph.indices.nbytes)
+    features, topology = int(runs.graph.feat.nbytes), topology_bytes(runs.graph)
     if topology >= features:  # a trainer of the factored design would hold all rows
         runs.session.say(
             f"{runs.name} has less features than topology: caches of two sizes cannot be compared"
         )
         return []
-    budget_gb = (topology + BUDGET_FEATURES * (features - topology)) / 1e9
+    held_gb = (topology + BUDGET_FEATURES * (features - topology)) / 1e9
     rows: list[dict[str, Any]] = []
     sharing_ways = ("overlapped",) if runs.quick else ("serial", "streams", "overlapped")
     ways = [(executor, 0) for executor in sharing_ways]
     ways += [("factored", samplers) for samplers in range(1, world // 2 + 1)]
-    cases = list(itertools.product(steps_as(), ("degree", "presample")))
-    for step, policy in cases:
-        reference = None
-        for executor, samplers in ways:
-            row = {
-                "part": "budget", "system": "gnnlab", "gpus": world, "executor": executor, "step": step,
-                "policy": policy,
-            }  # fmt: skip
-            more: dict[str, Any] = {"cache_gb": budget_gb - topology / 1e9}
-            if executor == "factored":
-                row["split"] = f"{samplers}S{world - samplers}T"
-                more = {"samplers": samplers, "cache_gb": budget_gb}
-            # Trainers have mini-batches of their own; the ranks of time sharing have slices of one.
-            found, result = runs.try_row(
-                row, functools.partial(
-                    runs.run, "gnnlab", world, per_rank=executor != "factored", executor=executor, policy=policy,
-                    **more, **STEPS_AS[step],
-                ),
-            )  # fmt: skip
-            if executor != "factored":
-                reference = reference or result
-                runs.verify(result, reference)
-            if result is not None:
-                if not 0 < found["cached_percent"] < 100:
-                    raise VerificationError(
-                        f"{runs.name}, {executor}, {policy}: {found['cached_percent']:.0f} % of the rows are cached at "
-                        f"{budget_gb:.3g} GB; policies and sizes of caches decide nothing"
-                    )
-                found["epoch_ms"] = found["ms"] * found["steps"]
-                [modelled] = model_error([run_of(common.median_epoch(result))]).rows
-                found["modelled_ms"] = 1e3 * modelled.modelled_s
-                found["model_error_percent"] = 100 * (found["modelled_ms"] / found["epoch_ms"] - 1)
-            rows.append(found | {"budget_gb": budget_gb})
-    for step, policy in cases:
-        mine = [r for r in rows if (r["step"], r["policy"]) == (step, policy) and "ms" in r]
-        designs = [
-            [r for r in mine if (r["executor"] == "factored") is factored] for factored in (False, True)
-        ]
-        if all(designs):
-            sharing, factored = (min(ways, key=lambda r: float(r["epoch_ms"])) for ways in designs)
-            factored["x_sharing"] = sharing["epoch_ms"] / factored["epoch_ms"]
+    for step in steps_as():
+        budget_gb = _smaller_card(runs, held_gb, sharing_ways[-1], step)
+        for policy in ("degree", "presample"):
+            found = [
+                _under_budget(runs, executor, samplers, step, policy, budget_gb)
+                for executor, samplers in ways
+            ]
+            reference = None
+            for row, result in found:
+                if row["executor"] != "factored":
+                    reference = reference or result
+                    runs.verify(result, reference)
+            mine = [row for row, _ in found]
+            designs = [
+                [row for row in mine if "ms" in row and (row["executor"] == "factored") is factored]
+                for factored in (False, True)
+            ]
+            if all(designs):
+                sharing, factored = (min(each, key=lambda r: float(r["epoch_ms"])) for each in designs)
+                factored["x_sharing"] = sharing["epoch_ms"] / factored["epoch_ms"]
+            rows += mine
     return rows
+
+
+def _smaller_card(runs: _Runs, held_gb: float, executor: str, step: str) -> float:
+    """``budget_gb`` of a card that holds ``held_gb`` of graph and cache beside what training needs, by a run without a
+    limit: what its fullest GPU held besides, and the first of :data:`ROOM` for it that ``executor`` runs with.
+
+    Raises:
+        MemoryError: it runs with none of them.
+    """
+    options: dict[str, Any] = {"executor": executor, "policy": "degree", "epochs": 2, **STEPS_AS[step]}
+    cached_gb = held_gb - topology_bytes(runs.graph) / 1e9
+    free = runs.run("gnnlab", runs.world, cache_gb=cached_gb, **options)
+    needed_gb = max(m.peak - m.topology - m.cache for m in free.memory) / 1e9
+    failed: Exception | None = None
+    for room in ROOM:
+        budget_gb = held_gb + room * max(needed_gb, 0.0)
+        try:
+            kept = runs.run("gnnlab", runs.world, budget_gb=budget_gb, **options)
+        except Exception as error:
+            if "MemoryError" not in f"{type(error).__name__}: {error}":
+                raise
+            failed = error
+            continue
+        if kept.cache_ratio >= LEAST_CACHED:
+            runs.session.say(
+                f"{step} steps: {needed_gb:.3g} GB needed beside graph and cache, {budget_gb:.3g} GB in all"
+            )
+            return budget_gb
+    raise MemoryError(f"{executor} needs more than {ROOM[-1]} x {needed_gb:.3g} GB") from failed
+
+
+def _under_budget(
+    runs: _Runs, executor: str, samplers: int, step: str, policy: str, budget_gb: float
+) -> tuple[dict[str, Any], TrainResult | None]:
+    """A row of "budget", and its run. Trainers of the factored design have mini-batches of their own; the ranks of time
+    sharing have slices of one.
+
+    Raises:
+        VerificationError: the cache holds no row, or with time sharing all of them: policies then decide nothing.
+    """
+    row = {
+        "part": "budget", "system": "gnnlab", "gpus": runs.world, "executor": executor, "step": step,
+        "policy": policy, "budget_gb": budget_gb,
+    }  # fmt: skip
+    more: dict[str, Any] = {}
+    if executor == "factored":
+        row["split"] = f"{samplers}S{runs.world - samplers}T"
+        more = {"samplers": samplers}
+    found, result = runs.try_row(
+        row, functools.partial(
+            runs.run, "gnnlab", runs.world, per_rank=executor != "factored", executor=executor, policy=policy,
+            budget_gb=budget_gb, **more, **STEPS_AS[step],
+        ),
+    )  # fmt: skip
+    if result is None:
+        return found, None
+    most = (
+        100.0 if executor == "factored" else 99.0
+    )  # a trainer may hold all rows: that is what its design gains
+    if not 0 < found["cached_percent"] <= most:
+        raise VerificationError(
+            f"{runs.name}, {executor}, {policy}: {found['cached_percent']:.0f} % of the rows are cached at "
+            f"{budget_gb:.3g} GB; policies and sizes of caches decide nothing"
+        )
+    return found | {"epoch_ms": found["ms"] * found["steps"]} | _modelled_here(result, found), result
+
+
+def _modelled_here(result: TrainResult, row: dict[str, Any]) -> dict[str, float]:
+    """What the schedule model makes of a run's own stages, beside the row's milliseconds of all steps of an epoch."""
+    [modelled] = model_error([run_of(common.median_epoch(result))]).rows
+    epoch_ms = 1e3 * modelled.modelled_s
+    return {
+        "modelled_ms": epoch_ms,
+        "model_error_percent": 100 * (epoch_ms / (row["ms"] * row["steps"]) - 1),
+    }
 
 
 def _handover(runs: _Runs) -> list[dict[str, Any]]:
@@ -492,21 +560,39 @@ def _systems(runs: _Runs) -> list[dict[str, Any]]:
     for model in ("sage",) if runs.quick else ("sage", "gcn"):
         reference: TrainResult | None = None
         for step in steps_as():
-            mine = []
+            mine, more = list[dict[str, Any]](), list[dict[str, Any]]()
             for system in SYSTEMS if step == "plain" else FROM_PARTS:
                 found, result = runs.try_row(*_system(runs, system, model, step))
                 if result is not None:
                     found["executor"] = result.settings["executor"]
                     found["epoch_s"] = found["ms"] * found["steps"] / 1e3 / runs.epoch_share
+                    found |= _modelled_here(result, found)
+                    more.append(_on_more(runs, found, result))
                 reference = reference or result
                 runs.verify(result, reference)
                 mine.append(found)
-            dsp = next((r["ms"] for r in mine if r["system"] == "dsp" and "ms" in r), None)
-            for found in mine:
-                if dsp is not None and "ms" in found:
-                    found["over_dsp"] = found["ms"] / dsp
-            rows += mine
+            for here in (mine, more):
+                dsp = next((r["ms"] for r in here if r["system"] == "dsp" and "ms" in r), None)
+                for found in here:
+                    if dsp is not None and "ms" in found:
+                        found["over_dsp"] = found["ms"] / dsp
+            rows += mine + more
     return rows
+
+
+def _on_more(runs: _Runs, row: dict[str, Any], result: TrainResult) -> dict[str, Any]:
+    """A row of "systems" as the schedule model has it on :data:`MODELLED_GPUS`: the slices of the run's epoch, a GPU's
+    each with the stage times that it had here. What more GPUs cost each other on links and in host memory it leaves
+    out."""
+    run = run_of(common.median_epoch(result))
+    made = simulate(run.times, run.executor or "serial", gpus=MODELLED_GPUS, **run.options)
+    steps = -(-run.times.batches // MODELLED_GPUS)
+    kept = ("system", "model", "step", "executor", "cached_percent", "rows_per_batch", "picks_per_batch")
+    return {
+        "part": "systems, modelled", "gpus": MODELLED_GPUS, **{name: row[name] for name in kept if name in row},
+        "ms": 1e3 * made.epoch_s / steps, "steps": steps, "epoch_s": made.epoch_s / runs.epoch_share,
+        **{f"{stage}_ms": 1e3 * run.times.mean(stage) for stage in ("sample", "extract", "train")},
+    }  # fmt: skip
 
 
 def _system(

@@ -33,6 +33,8 @@ _METHOD = {"quiver": "uva", "dgl-uva": "uva", "dsp": "csp"}
 _READS = ("uva", "direct", "direct-cached")
 """Methods that read memory and take seeds from the GPU."""
 CPU_SYSTEMS = ("pyg-cpu", "dgl-cpu")
+BY_HOST_LINK = ("quiver", "dgl-uva")
+"""Those whose kernels read the topology in host memory."""
 
 
 def expected(graph: Any, task: dict[str, Any], device: str, pick: str = "floyd") -> list[list[int]]:
