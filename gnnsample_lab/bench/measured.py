@@ -14,7 +14,7 @@ from typing import Any
 
 from . import report
 from .noise import over_noise
-from .record import card_of, commit_of, most, scaled, states
+from .record import card_of, commit_of, is_modelled, most, scaled, states
 from .suite import PUBLISHED_QUEUE, Record, Row, capacity, markdown_table
 from .suites.gnnlab import papers as gnnlab
 from .suites.pgsampler.papers import CUGRAPH, MEASURED_ON
@@ -132,7 +132,7 @@ def field(path: str, **wanted: Any) -> Callable[[Record], Points]:
         for row in record["rows"]:
             value = row.get(first)
             value = value.get(rest) if rest and isinstance(value, Mapping) else value
-            if isinstance(value, (int, float)) and row.get("origin") != "modelled" and _is(row, asked):
+            if isinstance(value, (int, float)) and not is_modelled(row) and _is(row, asked):
                 found.append((float(value), str(row.get("graph", ""))))
         return found
 
@@ -166,17 +166,9 @@ def _figure8(record: Record) -> Claim:
     return Claim(text, least=min(average))
 
 
-def _averages(prefix: str = "") -> Callable[[Record], Points]:
+def _averages(record: Record) -> Points:
     """Of each graph of figure 8 the mean over the baseline with as many threads as DGL's kernel has."""
-    key = f"{prefix}over_dgl_threads"
-    return lambda record: [
-        (mean[key], mean["graph"]) for mean in record.get("averages", []) if mean.get(key) is not None
-    ]
-
-
-def of_published_queue(record: Record) -> bool:
-    """Whether a record of PGSampler has the queue as published, and not ours alone."""
-    return any(PUBLISHED_QUEUE in row.get("speedup", {}) or "published_gain" in row for row in record["rows"])
+    return [(mean["published_over_dgl_threads"], mean["graph"]) for mean in record.get("averages", [])]
 
 
 def _but(what: str, lacks: Callable[[Record], str]) -> Callable[[Record], str]:
@@ -189,21 +181,8 @@ def _without(setting: str, words: str) -> Callable[[Record], str]:
     return lambda record: "" if setting in record["settings"] else words
 
 
-def _ours_alone(record: Record) -> str:
-    return (
-        ""
-        if of_published_queue(record)
-        else "ours, served by teams of threads: as published not recorded yet"
-    )
-
-
 _walked_on = _without("cpu_walker", "our walker went on with walks that had ended")
 _made_anew = _without("cusparse", "cuSPARSE's matrix made anew in each weighted call")
-
-
-def _teams(points: Callable[[Record], Points]) -> Callable[[Record], Points]:
-    """Points of our queue in records that have the published one as well: else that line is of ours already."""
-    return lambda record: points(record) if of_published_queue(record) else []
 
 
 def _in_turn(record: Record) -> Points:
@@ -287,11 +266,7 @@ def _fused_map(record: Record) -> Claim:
 
 def _factored(record: Record) -> Claim:
     """Over DGL's configuration in table 4: on the graphs and models that were measured, if it has any of them."""
-    here = {
-        (scaled(row["graph"])[0], row.get("model"))
-        for row in record["rows"]
-        if row.get("origin") != "modelled"
-    }
+    here = {(scaled(row["graph"])[0], row.get("model")) for row in record["rows"] if not is_modelled(row)}
     rows_ = [row for row in record["paper"]["rows"] if row["system"] == "gnnlab" and row["speedup"]]
     same = [row for row in rows_ if (row["graph"], row["model"]) in here]
     values = [row["speedup"] for row in same or rows_]
@@ -300,7 +275,7 @@ def _factored(record: Record) -> Claim:
 
 def _factored_epoch(record: Record) -> str:
     """What the line of table 4 is of: measured runs of earlier records went without switching."""
-    switched = any(row.get("switching") for row in record["rows"] if row.get("origin") != "modelled")
+    switched = any(row.get("switching") for row in record["rows"] if not is_modelled(row))
     return f"an epoch of the factored design{', without switching' * (not switched)} (table 4)"
 
 
@@ -312,7 +287,7 @@ def _sampling_by_vertex(record: Record) -> str:
 
 def _shared_by_few(record: Record) -> str:
     """Records from before time sharing was tried by ``streams``, which is the fastest in other rows of theirs."""
-    ways = {row.get("executor") for row in record["rows"] if row.get("part") == "budget"}
+    ways = {row.get("executor") for row in record["rows"]}
     return "" if "streams" in ways else "time sharing was not tried by `streams`, which may be the fastest"
 
 
@@ -361,32 +336,27 @@ _BY_UVA = "Quiver and DGL-UVA, by our captured kernels"
 _REPLAYED = "an epoch replayed as CUDA graphs, cached as FastGL, on `products-like` all rows: GCN, GIN, GAT"
 _STORES = "store efficiency, k-hop, transit-parallel as published (table 4)"
 
-_BUDGET = "factored, one budget for topology and cache"
+_BUDGET = "factored, one budget of GPU memory"
 _SUMS = "sums of a training step, memory-aware kernel (figure 11)"
 _RATE = "rate of the memory-aware kernel (figure 12)"
-_KERNELS = "kernels of the persistent queue, 2 and 3 hops (figure 8)"
-_MINI_BATCH = "a mini-batch with the queue and our ID map, start to end (figure 9)"
-_FUSION = "the queue (figure 10)"
 _TEAMS = "kernels of the queue served by teams of threads"
 _TEAMS_MINI_BATCH = "a mini-batch with the queue served by teams of threads, start to end"
-_of_queue = either(field(f"speedup.{PUBLISHED_QUEUE}"), field("speedup.persistent"))
+_of_queue = field(f"speedup.{PUBLISHED_QUEUE}")
 
 LINES: tuple[Line, ...] = (
-    Line("PGSampler", "pgsampler-fig8", _KERNELS, "DGL's, hop by hop", _of_queue, _figure8,
-         reworded=_but(_KERNELS, _ours_alone)),
+    Line("PGSampler", "pgsampler-fig8", "kernels of the persistent queue, 2 and 3 hops (figure 8)",
+         "DGL's, hop by hop", _of_queue, _figure8),
     Line("PGSampler", "pgsampler-fig8", "the same, averages of its graphs, 2 048 seeds x 10 and up",
-         "DGL's, blocks of 128 threads", either(_averages("published_"), _averages()), _figure8),
-    Line("PGSampler", "pgsampler-fig9", _MINI_BATCH, "DGL's, with its ID map", _of_queue,
-         said("up to 2.22 x", best=2.22), reworded=_but(_MINI_BATCH, _ours_alone)),
-    Line("PGSampler", "pgsampler-fig10", _FUSION, "fused hops without balancing", _of_queue,
-         said("faster in all cases"), reworded=_but(_FUSION, _ours_alone)),
+         "DGL's, blocks of 128 threads", _averages, _figure8),
+    Line("PGSampler", "pgsampler-fig9", "a mini-batch with the queue and our ID map, start to end (figure 9)",
+         "DGL's, with its ID map", _of_queue, said("up to 2.22 x", best=2.22)),
+    Line("PGSampler", "pgsampler-fig10", "the queue (figure 10)", "fused hops without balancing", _of_queue,
+         said("faster in all cases")),
     Line("PGSampler", "pgsampler-table3", "TurboGNN's kernel, a reconstruction from one sentence (table III)",
          "DGL's, hop by hop", field("speedup.turbo-bsp", system="TurboGNN"), _published("speedup", system="TurboGNN")),
     *(Line("PGSampler", "pgsampler-throughput", f"{what} throughput of the queue's kernel (section V-B)",
            "DGL's, blocks of 128 threads",
-           either(field(f"published_gain.{what}_percent"), field(f"gain.{what}_percent")),
-           said(f"up to {best} x", best=best),
-           reworded=_but(f"{what} throughput of the queue's kernel (section V-B)", _ours_alone))
+           field(f"published_gain.{what}_percent"), said(f"up to {best} x", best=best))
       for what, best in (("compute", 1.59), ("memory", 2.01))),
     Line("PGSampler", "pgsampler-fig11", "difference of accuracy from DGL's sampler's (figure 11)",
          "what seeds differ by, or half a point where that is less", _accuracies_differ,
@@ -427,10 +397,10 @@ LINES: tuple[Line, ...] = (
     Line("GNNLab", "gnnlab-table4", "an epoch of the factored design (table 4)", "DGL's configuration",
          field("speedup", system="gnnlab", gpus=(2, 4)), _factored, gpus="gpus", among=(2, 4),
          reworded=_factored_epoch),
-    Line("GNNLab", "pipelines", _BUDGET, "time sharing", field("x_sharing", part="budget", step="plain"), over_sharing,
+    Line("GNNLab", "gnnlab-budget", _BUDGET, "time sharing", field("x_sharing", step="plain"), over_sharing,
          gpus="gpus", reworded=_but(_BUDGET, _shared_by_few)),
-    Line("GNNLab", "pipelines", _CAPTURED, "time sharing, replayed as well",
-         field("x_sharing", part="budget", step="captured"), over_sharing, gpus="gpus", caveat=_shared_by_few),
+    Line("GNNLab", "gnnlab-budget", _CAPTURED, "time sharing, replayed as well",
+         field("x_sharing", step="captured"), over_sharing, gpus="gpus", caveat=_shared_by_few),
     Line("GNNLab", "gnnlab-fig17", "what switching takes off an epoch, 1 sampler and 1 trainer (figure 17)",
          "without switching", times(100, field("gain", part="a", gpus=2)),
          said("pays with few trainers", neutral=0), "%", gpus="gpus", among=(2,)),
@@ -481,9 +451,9 @@ LINES: tuple[Line, ...] = (
     Line("ours", "whole-process",
          "a mini-batch in the host's hands, 1 024 x (10, 10, 10), the same edges and seeds, DGL's rule",
          f"cuGraph's sampler, measured separately on an {MEASURED_ON}", _over_cugraph, only_on=MEASURED_ON),
-    Line("ours", "pgsampler-fig8", _TEAMS, "DGL's, hop by hop", _teams(field("speedup.persistent"))),
-    Line("ours", "pgsampler-fig10", _TEAMS, "fused hops without balancing", _teams(field("speedup.persistent"))),
-    Line("ours", "pgsampler-fig9", _TEAMS_MINI_BATCH, "DGL's, with its ID map", _teams(field("speedup.persistent"))),
+    Line("ours", "pgsampler-fig8", _TEAMS, "DGL's, hop by hop", field("speedup.persistent")),
+    Line("ours", "pgsampler-fig10", _TEAMS, "fused hops without balancing", field("speedup.persistent")),
+    Line("ours", "pgsampler-fig9", _TEAMS_MINI_BATCH, "DGL's, with its ID map", field("speedup.persistent")),
     Line("ours", "pgsampler-fig9", "the best strategy, a mini-batch start to end, both by the reservoir",
          "DGL's, with its ID map", field("speedup.best same pick")),
     Line("ours", "pgsampler-fig9", "the same, both by Floyd", "DGL's, with its ID map",
@@ -528,7 +498,7 @@ LINES: tuple[Line, ...] = (
 )  # fmt: skip
 
 
-UNRECORDED = frozenset({_STREAMED, _END_TO_END, _STREAMED_OURS, _TEAMS, _TEAMS_MINI_BATCH})
+UNRECORDED = frozenset({_STREAMED, _END_TO_END, _STREAMED_OURS})
 """Lines of which the shipped records may not know yet; whoever renews these records takes them off this list."""
 
 
@@ -617,7 +587,7 @@ def rows(records: Mapping[str, Record]) -> list[tuple[str, ...]]:
 
 def _card(record: Record, line: Line) -> str:
     """The GPU, and on how many of them the line was measured."""
-    counts = {row.get(line.gpus or "") for row in record["rows"] if row.get("origin") != "modelled"}
+    counts = {row.get(line.gpus or "") for row in record["rows"] if not is_modelled(row)}
     several = sorted(counts.intersection(line.among))
     if not several:
         return card_of(record, line.gpus)

@@ -77,11 +77,14 @@ def state(record: Mapping[str, Any]) -> str:
     )
 
 
+def is_modelled(row: Mapping[str, Any]) -> bool:
+    """Whether a row was not measured, as its origin or its part says."""
+    return row.get("origin") == "modelled" or str(row.get("part", "")).endswith(", modelled")
+
+
 def most(record: Mapping[str, Any], key: str) -> int:
     """The largest number in that field of the measured rows; 1 where none has it."""
-    return max(
-        (row[key] for row in record["rows"] if row.get("origin") != "modelled" and row.get(key)), default=1
-    )
+    return max((row[key] for row in record["rows"] if not is_modelled(row) and row.get(key)), default=1)
 
 
 def card_of(record: Mapping[str, Any], gpus: str | None = None) -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnnsample_lab.bench.measured import card_of
+from gnnsample_lab.bench.record import is_modelled
 from tests.notebooks.claims import FOLDER, cells, plain
 
 MEASURED = FOLDER.parent / "data" / "measured"
@@ -240,7 +241,7 @@ def rows(of: Record, **wanted: Any) -> list[Row]:
     return [
         row
         for row in of["rows"]
-        if row.get("origin") != "modelled"
+        if not is_modelled(row)
         and all(row.get(k) in v if isinstance(v, tuple) else row.get(k) == v for k, v in wanted.items())
     ]
 

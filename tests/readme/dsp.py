@@ -171,8 +171,19 @@ def systems(sampling: Record) -> Phrases:
     ]
 
 
-@row("DSP", "tables 4 and 5", "pipelines", given=["three threads launch from one interpreter"])
+@row(
+    "DSP", "tables 4 and 5", "pipelines", given=["three threads launch from one interpreter", "on eight GPUs"]
+)
 def epochs(pipelines: Record) -> Phrases:
+    def modelled(*systems: str) -> list[float]:
+        return [
+            each["over_dsp"]
+            for each in pipelines["rows"]
+            if each.get("part") == "systems, modelled"
+            and each["step"] == "plain"
+            and each["system"] in systems
+        ]
+
     def over(step: str, *systems: str) -> list[float]:
         return values(pipelines, "over_dsp", part="systems", system=systems, step=step)
 
@@ -186,5 +197,7 @@ def epochs(pipelines: Record) -> Phrases:
         f"{became(others, least=2)}",
         f"replayed as CUDA graphs {span(replayed, 'x', two)}",
         Said("which changes nothing", same, may_go=True),
+        f"modelled {series(modelled('pyg-cpu'), two)} x PyG and {span(modelled('quiver', 'dgl-uva'), 'x', two)} Quiver "
+        "and DGL-UVA",
         Said(f"as CUDA graphs {span(replayed, 'x', two)}: {became(replayed)}", not same, may_go=True),
     ]

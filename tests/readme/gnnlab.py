@@ -5,7 +5,6 @@ A verdict follows the rule of the table "Measured", and where that table has a l
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from statistics import mean
 from typing import Any
@@ -193,26 +192,20 @@ def in_turns(pipelines: Record) -> Phrases:
     ]
 
 
-@row("GNNLab", "{time sharing, factored}", "pipelines")
-def one_budget(pipelines: Record) -> Phrases:
+@row("GNNLab", "{time sharing, factored}", "gnnlab-budget")
+def one_budget(budget: Record) -> Phrases:
     def of(field: str, executor: str, **wanted: object) -> list[Any]:
-        return values(pipelines, field, part="budget", executor=executor, **wanted)
+        return values(budget, field, executor=executor, **wanted)
 
-    plain, claim = line(pipelines, "factored")
-    captured, replayed = line(pipelines, "the same", "time sharing")
+    plain, claim = line(budget, "factored")
+    captured, replayed = line(budget, "the same", "time sharing")
     (degree,), (presample,) = (
         of("x_sharing", "factored", step="plain", policy=name) for name in ("degree", "presample")
     )
     ours, theirs = (of("extract_ms", name, step="captured") for name in ("factored", "serial"))
-    roles = Counter(each["role"] for each in of("memory", "factored", step="plain")[0])
-    every, sampling = of("ms", "factored"), of("sample_ms", "factored")
-    launched, at_once = (of("ms", "factored", step=step) for step in ("plain", "captured"))
-    (peer,) = rows(pipelines, part="handover", way="peer")
-    # Then a step that is shorter makes no mini-batch sooner, and a shorter way from the sampler does.
-    waits = all(b > 0.95 * a for a, b in zip(launched, at_once, strict=True)) and peer["x_first"] > 1.1
     return [
-        Said("done", in_full(pipelines)),
-        f"{sizes(pipelines['graphs'])}, {cards(pipelines, max(of('gpus', 'factored')))}",
+        Said("done", in_full(budget)),
+        f"{sizes(budget['graphs'])}, {cards(budget, max(of('gpus', 'factored')))}",
         f"{span(of('cached_percent', 'serial'), '%', whole)} of the rows beside the topology",
         f"{span(of('cached_percent', 'factored'), '%', whole)} without it",
         f"factored is {short(degree)} (Degree) and {short(presample)} x (PreSC) of the better way of time "
@@ -220,17 +213,6 @@ def one_budget(pipelines: Record) -> Phrases:
         f"it is {series(captured)} x of time sharing with such steps: {became(captured, replayed)}",
         Said(f"brings a mini-batch's rows in {span(ours, 'ms', tenths)}", max(ours) < min(theirs)),
         f"time sharing's in {span(theirs, 'ms', tenths)}",
-        Said(
-            f"{counted(roles['trainer'])} trainers wait for {counted(roles['sampler'])} sampler",
-            waits,
-            may_go=True,
-        ),
-        Said(
-            f"a mini-batch comes from it every {span(every, 'ms', tenths)}, of which sampling takes "
-            f"{span(sampling, 'ms', tenths)}",
-            waits and all(2 * b < a for a, b in zip(every, sampling, strict=True)),
-            may_go=True,
-        ),
     ]
 
 

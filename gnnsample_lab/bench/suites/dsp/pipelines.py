@@ -1,13 +1,12 @@
 """Training end to end: overlapped stages against their ceiling, factored against time sharing, GPUs, and systems.
 
-Rows of nine parts. "overlap": serial and overlapped runs of the same work, with plain steps and, on a GPU, with
-captured ones. "scaling": one GPU and all of them, as many seeds a GPU. "budget": time sharing and the factored design
-with two cache policies on smaller cards (``budget_gb``), by both kinds of steps. "handover": samples that go to
-trainers through host memory, and such that stay in their sampler's. "swap": all ranks sample, then train, with topology
-and cache side by side or in turns (AGL). "workers": one sampler and loader on each rank, and two. "trace": which GPU of
-a factored run has sampling kernels. "systems": DSP's tables 4 and 5, smaller, and those that sample on GPUs by both
-kinds of steps; "systems, modelled": the same on as many GPUs as DSP had, by the schedule model. Epochs are of some
-mini-batches of the training split; times are of a step, medians over epochs after the first.
+Rows of eight parts. "overlap": serial and overlapped runs of the same work, with plain steps and, on a GPU, with
+captured ones. "scaling": one GPU and all of them, as many seeds a GPU. "handover": samples that go to trainers through
+host memory, and such that stay in their sampler's. "swap": all ranks sample, then train, with topology and cache side
+by side or in turns (AGL). "workers": one sampler and loader on each rank, and two. "trace": which GPU of a factored run
+has sampling kernels. "systems": DSP's tables 4 and 5, smaller, and those that sample on GPUs by both kinds of steps;
+"systems, modelled": the same on as many GPUs as DSP had, by the schedule model. Epochs are of some mini-batches of the
+training split; times are of a step, medians over epochs after the first.
 
 A part that fails, or trains to other losses than it should, is one row with its error and no times; the others stay.
 """
@@ -36,7 +35,6 @@ from gnnsample_lab.pipeline.records import StageEvent, TrainResult
 from gnnsample_lab.pipeline.schedule.records import model_error, run_of
 from gnnsample_lab.pipeline.schedule.simulate import simulate
 from gnnsample_lab.resources import PACKAGE_ROOT
-from gnnsample_lab.systems.features import topology_bytes
 from gnnsample_lab.systems.ranks import open_shared, shared_graph
 from gnnsample_lab.systems.train import train
 
@@ -57,13 +55,6 @@ LARGE = 8
 """Times the usual seeds, of further overlapped rows on GPUs: kernels then take longer than launching them does."""
 SHARED_CACHE = 0.25
 """Share of the vertices that each rank caches in "systems"."""
-BUDGET_FEATURES = 0.1
-"""Part of the features that a smaller card holds beside the topology and what training needs."""
-ROOM = (1.25, 1.75, 2.5)
-"""Times what training needs that a smaller card has for it: the first with which stages that overlap run and something
-is cached. Without a limit pools keep more than they need; with one, gaps between mini-batches count."""
-LEAST_CACHED = 0.02
-"""Share of the rows."""
 MODELLED_GPUS = 8
 """Of DSP's machine, in its tables 4 and 5."""
 SYSTEMS = ("pyg-cpu", "dgl-uva", "quiver", "dsp-seq", "dsp", "lab")
@@ -84,7 +75,7 @@ def pipelines(session: Session) -> dict[str, Any]:
     verified, facts, failed = 0, {}, dict[str, str]()
     for name in graphs(session):
         with contextlib.ExitStack() as stack:
-            runs = _Runs(session, name, stack)
+            runs = Runs(session, name, stack)
             facts[name] = graph_facts(runs.graph)
             for part in PARTS:
                 began, what = time.perf_counter(), part.__name__[1:]
@@ -115,8 +106,6 @@ def pipelines(session: Session) -> dict[str, Any]:
             "schedule explains the run, and no prediction",
             "systems, modelled": f"the same stages on {MODELLED_GPUS} GPUs, as many slices an epoch: a prediction that "
             "leaves out what more GPUs cost each other on links and in host memory",
-            "budget_gb": "of each GPU: graph, cache, CuPy's pool and PyTorch's allocator, the peak checked. Enough for "
-            f"the topology, {BUDGET_FEATURES:.0%} of what the features have more, and what training needs, with room",
             "trace": "has no times: the profiler was on",
             "transfer": "how missing rows came; disk: from a file in the page cache, which all ranks map; overlap has "
             "its rows in ordinary host memory",
@@ -124,8 +113,6 @@ def pipelines(session: Session) -> dict[str, Any]:
             "cache side by side, or in turns. workers: samplers, and loaders, of each rank",
             "put_ms": "of a mini-batch that is handed over: from the end of sampling until it is in the queue, with "
             "the wait for room there; get_ms: from the queue to its trainer's device",
-            "x_sharing": "budget: epoch of time sharing by its better executor over that of the factored design by its "
-            "better split",
             "x_first": "epoch of the first way of a part over this one's",
         },
         "verification": {
@@ -141,7 +128,7 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
-class _Runs:
+class Runs:
     """Runs on one graph with a short training split, from files that all ranks map."""
 
     def __init__(self, session: Session, name: str, stack: contextlib.ExitStack) -> None:
@@ -266,7 +253,7 @@ def hand_over_ms(events: Iterable[StageEvent]) -> dict[str, float]:
 # ---- parts ------------------------------------------------------------------------------------------------------
 
 
-def _overlap(runs: _Runs) -> list[dict[str, Any]]:
+def _overlap(runs: Runs) -> list[dict[str, Any]]:
     """Serial and overlapped on one device, over the share of cached vertices, by plain steps and by captured ones."""
     rows = []
     sizes = (1, LARGE) if crew.on_gpu() else (1,)
@@ -305,7 +292,7 @@ def _gained(serial: TrainResult | None, result: TrainResult) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _scaling(runs: _Runs) -> list[dict[str, Any]]:
+def _scaling(runs: Runs) -> list[dict[str, Any]]:
     """One GPU and all, as many seeds a GPU, everything in device memory: the best executor of each."""
     rows, alone = [], None
     for world in dict.fromkeys((1, *crew.worlds())):
@@ -327,128 +314,7 @@ def _scaling(runs: _Runs) -> list[dict[str, Any]]:
     return rows
 
 
-def _budget(runs: _Runs) -> list[dict[str, Any]]:
-    """{time sharing, factored} x {degree, PreSC} on cards that hold, beside what training needs, the topology and some
-    of the features. A trainer of the factored design has no topology, and a larger cache in its place. Of either
-    design the best way counts: of three executors, or of as many samplers as leave half of the GPUs to trainers.
-
-    Raises:
-        VerificationError: as of one run.
-    """
-    world = runs.world
-    if world < 2:
-        return []
-    features, topology = int(runs.graph.feat.nbytes), topology_bytes(runs.graph)
-    if topology >= features:  # a trainer of the factored design would hold all rows
-        runs.session.say(
-            f"{runs.name} has less features than topology: caches of two sizes cannot be compared"
-        )
-        return []
-    held_gb = (topology + BUDGET_FEATURES * (features - topology)) / 1e9
-    rows: list[dict[str, Any]] = []
-    sharing_ways = ("overlapped",) if runs.quick else ("serial", "streams", "overlapped")
-    ways = [(executor, 0) for executor in sharing_ways]
-    ways += [("factored", samplers) for samplers in range(1, world // 2 + 1)]
-    for step in steps_as():
-        budget_gb = _smaller_card(runs, held_gb, sharing_ways[-1], step)
-        for policy in ("degree", "presample"):
-            found = [
-                _under_budget(runs, executor, samplers, step, policy, budget_gb)
-                for executor, samplers in ways
-            ]
-            reference = None
-            for row, result in found:
-                if row["executor"] != "factored":
-                    reference = reference or result
-                    runs.verify(result, reference)
-            mine = [row for row, _ in found]
-            designs = [
-                [row for row in mine if "ms" in row and (row["executor"] == "factored") is factored]
-                for factored in (False, True)
-            ]
-            if all(designs):
-                sharing, factored = (min(each, key=lambda r: float(r["epoch_ms"])) for each in designs)
-                factored["x_sharing"] = sharing["epoch_ms"] / factored["epoch_ms"]
-            rows += mine
-    return rows
-
-
-def _smaller_card(runs: _Runs, held_gb: float, executor: str, step: str) -> float:
-    """``budget_gb`` of a card that holds ``held_gb`` of graph and cache beside what training needs, by a run without a
-    limit: what its fullest GPU held besides, and the first of :data:`ROOM` for it that ``executor`` runs with.
-
-    Raises:
-        MemoryError: it runs with none of them.
-    """
-    options: dict[str, Any] = {"executor": executor, "policy": "degree", "epochs": 2, **STEPS_AS[step]}
-    cached_gb = held_gb - topology_bytes(runs.graph) / 1e9
-    free = runs.run("gnnlab", runs.world, cache_gb=cached_gb, **options)
-    needed_gb = max(m.peak - m.topology - m.cache for m in free.memory) / 1e9
-    failed: Exception | None = None
-    for room in ROOM:
-        budget_gb = held_gb + room * max(needed_gb, 0.0)
-        try:
-            kept = runs.run("gnnlab", runs.world, budget_gb=budget_gb, **options)
-        except Exception as error:
-            if "MemoryError" not in f"{type(error).__name__}: {error}":
-                raise
-            failed = error
-            continue
-        if kept.cache_ratio >= LEAST_CACHED:
-            runs.session.say(
-                f"{step} steps: {needed_gb:.3g} GB needed beside graph and cache, {budget_gb:.3g} GB in all"
-            )
-            return budget_gb
-    raise MemoryError(f"{executor} needs more than {ROOM[-1]} x {needed_gb:.3g} GB") from failed
-
-
-def _under_budget(
-    runs: _Runs, executor: str, samplers: int, step: str, policy: str, budget_gb: float
-) -> tuple[dict[str, Any], TrainResult | None]:
-    """A row of "budget", and its run. Trainers of the factored design have mini-batches of their own; the ranks of time
-    sharing have slices of one.
-
-    Raises:
-        VerificationError: the cache holds no row, or with time sharing all of them: policies then decide nothing.
-    """
-    row = {
-        "part": "budget", "system": "gnnlab", "gpus": runs.world, "executor": executor, "step": step,
-        "policy": policy, "budget_gb": budget_gb,
-    }  # fmt: skip
-    more: dict[str, Any] = {}
-    if executor == "factored":
-        row["split"] = f"{samplers}S{runs.world - samplers}T"
-        more = {"samplers": samplers}
-    found, result = runs.try_row(
-        row, functools.partial(
-            runs.run, "gnnlab", runs.world, per_rank=executor != "factored", executor=executor, policy=policy,
-            budget_gb=budget_gb, **more, **STEPS_AS[step],
-        ),
-    )  # fmt: skip
-    if result is None:
-        return found, None
-    most = (
-        100.0 if executor == "factored" else 99.0
-    )  # a trainer may hold all rows: that is what its design gains
-    if not 0 < found["cached_percent"] <= most:
-        raise VerificationError(
-            f"{runs.name}, {executor}, {policy}: {found['cached_percent']:.0f} % of the rows are cached at "
-            f"{budget_gb:.3g} GB; policies and sizes of caches decide nothing"
-        )
-    return found | {"epoch_ms": found["ms"] * found["steps"]} | _modelled_here(result, found), result
-
-
-def _modelled_here(result: TrainResult, row: dict[str, Any]) -> dict[str, float]:
-    """What the schedule model makes of a run's own stages, beside the row's milliseconds of all steps of an epoch."""
-    [modelled] = model_error([run_of(common.median_epoch(result))]).rows
-    epoch_ms = 1e3 * modelled.modelled_s
-    return {
-        "modelled_ms": epoch_ms,
-        "model_error_percent": 100 * (epoch_ms / (row["ms"] * row["steps"]) - 1),
-    }
-
-
-def _handover(runs: _Runs) -> list[dict[str, Any]]:
+def _handover(runs: Runs) -> list[dict[str, Any]]:
     """The factored design with one sampler, whose samples go to trainers through host memory, or stay with it."""
     return _ways(
         runs, "handover", "gnnlab",
@@ -456,7 +322,7 @@ def _handover(runs: _Runs) -> list[dict[str, Any]]:
     )  # fmt: skip
 
 
-def _swap(runs: _Runs) -> list[dict[str, Any]]:
+def _swap(runs: Runs) -> list[dict[str, Any]]:
     """All ranks sample an epoch, then train: with topology and cache in device memory at once, or in turns."""
     return _ways(
         runs, "swap", "gnnlab",
@@ -467,7 +333,7 @@ def _swap(runs: _Runs) -> list[dict[str, Any]]:
     )  # fmt: skip
 
 
-def _workers(runs: _Runs) -> list[dict[str, Any]]:
+def _workers(runs: Runs) -> list[dict[str, Any]]:
     """DSP's pipeline with one sampler and loader on each rank, as in section 5, and with two."""
     if runs.world < 2:
         return []
@@ -478,7 +344,7 @@ def _workers(runs: _Runs) -> list[dict[str, Any]]:
 _FACTORED: dict[str, Any] = {"executor": "factored", "per_rank": False}
 
 
-def _ways(runs: _Runs, part: str, system: str, ways: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _ways(runs: Runs, part: str, system: str, ways: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """A row for each way to do the same work on all ranks, whose losses are compared with the first one's.
 
     Raises:
@@ -528,7 +394,7 @@ def _kernels_of(*folders: str) -> frozenset[str]:
     return frozenset(name for file in files for name in kernel.findall(file.read_text(encoding="utf-8")))
 
 
-def _trace(runs: _Runs) -> list[dict[str, Any]]:
+def _trace(runs: Runs) -> list[dict[str, Any]]:
     """Which GPU of a factored run has kernels that sample."""
     if runs.world < 2:
         return []
@@ -553,7 +419,17 @@ def _trace(runs: _Runs) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _systems(runs: _Runs) -> list[dict[str, Any]]:
+def modelled_here(result: TrainResult, row: dict[str, Any]) -> dict[str, float]:
+    """What the schedule model makes of a run's own stages, beside the row's milliseconds of all steps of an epoch."""
+    [modelled] = model_error([run_of(common.median_epoch(result))]).rows
+    epoch_ms = 1e3 * modelled.modelled_s
+    return {
+        "modelled_ms": epoch_ms,
+        "model_error_percent": 100 * (epoch_ms / (row["ms"] * row["steps"]) - 1),
+    }
+
+
+def _systems(runs: Runs) -> list[dict[str, Any]]:
     """DSP's tables 4 and 5: the same model on the same mini-batches by each system, with its own steps and, where it
     samples on GPUs, with captured ones."""
     rows = []
@@ -566,7 +442,7 @@ def _systems(runs: _Runs) -> list[dict[str, Any]]:
                 if result is not None:
                     found["executor"] = result.settings["executor"]
                     found["epoch_s"] = found["ms"] * found["steps"] / 1e3 / runs.epoch_share
-                    found |= _modelled_here(result, found)
+                    found |= modelled_here(result, found)
                     more.append(_on_more(runs, found, result))
                 reference = reference or result
                 runs.verify(result, reference)
@@ -580,7 +456,7 @@ def _systems(runs: _Runs) -> list[dict[str, Any]]:
     return rows
 
 
-def _on_more(runs: _Runs, row: dict[str, Any], result: TrainResult) -> dict[str, Any]:
+def _on_more(runs: Runs, row: dict[str, Any], result: TrainResult) -> dict[str, Any]:
     """A row of "systems" as the schedule model has it on :data:`MODELLED_GPUS`: the slices of the run's epoch, a GPU's
     each with the stage times that it had here. What more GPUs cost each other on links and in host memory it leaves
     out."""
@@ -596,7 +472,7 @@ def _on_more(runs: _Runs, row: dict[str, Any], result: TrainResult) -> dict[str,
 
 
 def _system(
-    runs: _Runs, system: str, model: str, step: str
+    runs: Runs, system: str, model: str, step: str
 ) -> tuple[dict[str, Any], Callable[[], TrainResult]]:
     """The row of a system in "systems", and its run."""
     options: dict[str, Any] = {"cache_ratio": None if system in ("pyg-cpu", "dgl-uva") else SHARED_CACHE}
@@ -613,6 +489,6 @@ def _system(
     )
 
 
-PARTS: tuple[Callable[[_Runs], list[dict[str, Any]]], ...] = (
-    _overlap, _scaling, _budget, _handover, _swap, _workers, _trace, _systems,
+PARTS: tuple[Callable[[Runs], list[dict[str, Any]]], ...] = (
+    _overlap, _scaling, _handover, _swap, _workers, _trace, _systems,
 )  # fmt: skip

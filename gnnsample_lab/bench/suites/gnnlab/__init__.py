@@ -266,6 +266,20 @@ SUITES = (
         paper=_part("figure 17"), needs_gpu=False, notes=_notes,
     ),
     Suite(
+        "gnnlab-budget", "suites.gnnlab.budget.budget",
+        "time sharing and the factored design by two cache policies, on the same smaller cards (section 3)",
+        rests_on=("hit rate",), columns=as_recorded({
+            "GPUs": "gpus", "executor": "executor", "split": "split", "step": "step", "policy": "policy",
+            "seeds a GPU": "seeds_a_gpu", **WORK_A_BATCH, "budget GB": "budget_gb", "cached %": "cached_percent",
+            "hit %": "hit_percent", "cache MB": "cache_mb", "peak MB": "peak_mb", "ms a step": "ms", "p10": "p10",
+            "p90": "p90", "sample ms": "sample_ms", "put ms": "put_ms", "get ms": "get_ms",
+            "extract ms": "extract_ms", "train ms": "train_ms", "misses by": "transfer", "epoch ms": "epoch_ms",
+            "x sharing": "x_sharing", "modelled epoch ms": "modelled_ms", "model off by %": "model_error_percent",
+            "failed": "error",
+        }),
+        needs_gpu=False, last=True,
+    ),
+    Suite(
         "gnnlab-designs", "suites.gnnlab.scaling.which_design",
         "where the factored design beats time sharing: the model's claim, and whether runs agree",
         rests_on=("hit rate",), columns={

@@ -1,0 +1,168 @@
+"""GNNLab's premise, section 3: {time sharing, factored} x {degree, PreSC} on the same cards, under one ``budget_gb``.
+
+A GPU that shares its time holds the topology beside the cache; a trainer of the factored design does not, and caches
+more rows. Of either design the best way counts: of three executors, or of as many samplers as leave half of the GPUs to
+trainers. Steps are launched kernel by kernel, as published, and replayed as CUDA graphs. The card is made as small as
+its capacity decides something on it: what training needs is not known before, so that the budget is searched for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+from gnnsample_lab.bench.record import graph_facts
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable, VerificationError
+from gnnsample_lab.bench.suites.dsp import crew
+from gnnsample_lab.bench.suites.dsp.pipelines import (
+    EPOCHS,
+    HIDDEN,
+    STEPS_AS,
+    Runs,
+    graphs,
+    modelled_here,
+    steps_as,
+)
+from gnnsample_lab.pipeline.records import TrainResult
+from gnnsample_lab.systems.features import topology_bytes
+
+POLICIES = ("degree", "presample")
+SHARED = (0.02, 0.4)
+"""Shares of the rows that a GPU which shares its time caches on a card that is looked for: some, so that policies
+differ, and not so many that a trainer without the topology holds all."""
+TRIES = 8
+"""Budgets that are tried before none is found."""
+
+
+def budget(session: Session) -> dict[str, Any]:
+    """The suite's function.
+
+    Raises:
+        Unavailable: there is one GPU, or one rank.
+    """
+    if crew.most_ranks() < 2:
+        raise Unavailable("the factored design needs two GPUs")
+    rows: list[dict[str, Any]] = []
+    verified, facts, notes = 0, {}, list[str]()
+    for name in graphs(session):
+        with contextlib.ExitStack() as stack:
+            runs = Runs(session, name, stack)
+            facts[name] = graph_facts(runs.graph)
+            if topology_bytes(runs.graph) >= runs.graph.feat.nbytes:
+                notes.append(f"{name} has less features than topology: a trainer would hold all rows.")
+                continue
+            for step in steps_as():
+                budget_gb = smaller_card(runs, step)
+                for policy in POLICIES:
+                    found = _both_designs(runs, step, policy, budget_gb)
+                    rows += [{"graph": name, "seeds_a_gpu": runs.size, **row} for row in found]
+            verified += runs.verified
+    return {
+        "settings": {
+            "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": list(crew.FANOUTS), "hidden": HIDDEN,
+            "epochs": EPOCHS, "model": "sage", "pick": "floyd",
+            "budget_gb": "of each GPU: graph, cache, CuPy's pool and PyTorch's allocator, the peak checked; found by "
+            f"halving, so that stages which overlap cache {SHARED[0]:.0%} to {SHARED[1]:.0%} of the rows",
+            "ms": "wall time of a step of all ranks: median, p10 and p90 of the epochs after the first; stages: mean "
+            "of a rank's slice of a mini-batch, in the median epoch of the run itself",
+            "step": "plain: launched kernel by kernel, aggregation by cuSPARSE; captured: replayed as a CUDA graph, "
+            "aggregation by our kernels",
+            "modelled_ms": "the schedule model fed with the stages of the same run, as they overlapped: how well the "
+            "schedule explains the run, and no prediction",
+            "x_sharing": "epoch of time sharing by its best executor over that of the factored design by its best "
+            "split",
+        },
+        "verification": {"runs_with_the_losses_of_another": verified},
+        "graphs": facts, "rows": rows, "notes": notes,
+    }  # fmt: skip
+
+
+def smaller_card(runs: Runs, step: str) -> float:
+    """``budget_gb`` of a card on which stages that overlap run, with a share of the rows cached that is within
+    :data:`SHARED`: by halving between the topology alone and what a run without a limit held.
+
+    Raises:
+        MemoryError: none of :data:`TRIES` budgets is like that.
+    """
+    options: dict[str, Any] = {"executor": "overlapped", "policy": POLICIES[0], "epochs": 2, **STEPS_AS[step]}
+    free = runs.run("gnnlab", runs.world, cache_ratio=SHARED[1], **options)
+    low = topology_bytes(runs.graph) / 1e9
+    # On a CPU nothing but topology and cache counts.
+    high = max(max(m.peak, m.topology + m.cache) for m in free.memory) / 1e9
+    for _ in range(TRIES):
+        budget_gb = (low + high) / 2
+        try:
+            cached = runs.run("gnnlab", runs.world, budget_gb=budget_gb, **options).cache_ratio
+        except Exception as error:
+            if "MemoryError" not in f"{type(error).__name__}: {error}":  # on ranks the error is theirs
+                raise
+            cached = 0.0
+        runs.session.say(f"{step} steps, {budget_gb:.3g} GB: {cached:.0%} of the rows are cached")
+        if cached < SHARED[0]:
+            low = budget_gb
+        elif cached > SHARED[1]:
+            high = budget_gb
+        else:
+            return budget_gb
+    raise MemoryError(
+        f"no card between {low:.3g} and {high:.3g} GB caches {SHARED[0]:.0%} to {SHARED[1]:.0%}"
+    )
+
+
+def _both_designs(runs: Runs, step: str, policy: str, budget_gb: float) -> list[dict[str, Any]]:
+    """Rows of every way of both designs; the best of the factored ones has ``x_sharing``.
+
+    Raises:
+        VerificationError: ways of time sharing trained to other losses, or a cache holds no row, or with time sharing
+            all of them: policies then decide nothing.
+    """
+    sharing_ways = ("overlapped",) if runs.quick else ("serial", "streams", "overlapped")
+    ways = [(executor, 0) for executor in sharing_ways]
+    ways += [("factored", samplers) for samplers in range(1, runs.world // 2 + 1)]
+    rows, reference = [], None
+    for executor, samplers in ways:
+        row, result = _run(runs, executor, samplers, step, policy, budget_gb)
+        if executor != "factored":
+            reference = reference or result
+            runs.verify(result, reference)
+        rows.append(row)
+    designs = [
+        [row for row in rows if "ms" in row and (row["executor"] == "factored") is factored]
+        for factored in (False, True)
+    ]
+    if all(designs):
+        sharing, factored = (min(each, key=lambda r: float(r["epoch_ms"])) for each in designs)
+        factored["x_sharing"] = sharing["epoch_ms"] / factored["epoch_ms"]
+    return rows
+
+
+def _run(
+    runs: Runs, executor: str, samplers: int, step: str, policy: str, budget_gb: float
+) -> tuple[dict[str, Any], TrainResult | None]:
+    """A row and its run. Trainers of the factored design have mini-batches of their own; the ranks of time sharing have
+    slices of one."""
+    row = {
+        "part": "budget", "system": "gnnlab", "gpus": runs.world, "executor": executor, "step": step,
+        "policy": policy, "budget_gb": budget_gb,
+    }  # fmt: skip
+    more: dict[str, Any] = {}
+    if executor == "factored":
+        row["split"] = f"{samplers}S{runs.world - samplers}T"
+        more = {"samplers": samplers}
+    found, result = runs.try_row(
+        row, functools.partial(
+            runs.run, "gnnlab", runs.world, per_rank=executor != "factored", executor=executor, policy=policy,
+            budget_gb=budget_gb, **more, **STEPS_AS[step],
+        ),
+    )  # fmt: skip
+    if result is None:
+        return found, None
+    # A trainer may hold all rows: that is what its design gains.
+    if not 0 < found["cached_percent"] <= (100 if executor == "factored" else 99):
+        raise VerificationError(
+            f"{runs.name}, {executor}, {policy}: {found['cached_percent']:.0f} % of the rows are cached at "
+            f"{budget_gb:.3g} GB; policies and sizes of caches decide nothing"
+        )
+    return found | {"epoch_ms": found["ms"] * found["steps"]} | modelled_here(result, found), result

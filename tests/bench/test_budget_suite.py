@@ -1,0 +1,126 @@
+"""The suite of both designs under one budget: rows on CPU ranks, and how the budget is found."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable, VerificationError
+from gnnsample_lab.bench.suites.dsp import crew, pipelines
+from gnnsample_lab.bench.suites.gnnlab import budget
+from gnnsample_lab.distributed import RankError
+from gnnsample_lab.pipeline.records import RankMemory
+
+pytest.importorskip("torch")
+
+
+@pytest.mark.slow
+def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    for name, value in {"HIDDEN": 8, "QUICK_STEPS": 2, "EPOCHS": 2}.items():
+        monkeypatch.setattr(pipelines, name, value)
+    monkeypatch.setattr(crew, "FANOUTS", (4, 3))
+    monkeypatch.setattr(crew, "BATCH", 64)
+    session = Session(True, ["arxiv-like@0.01"])
+    session.kept(("dsp", "ranks"), lambda: pair)
+    record = runner.run("gnnlab-budget", session=session)
+    by = {(row["policy"], row["executor"]): row for row in record["rows"]}
+    assert list(by) == [(p, executor) for p in budget.POLICIES for executor in ("overlapped", "factored")]
+    assert len({row["budget_gb"] for row in by.values()}) == 1 and {row["step"] for row in by.values()} == {
+        "plain"
+    }
+    for policy in budget.POLICIES:
+        sharing, factored = by[policy, "overlapped"], by[policy, "factored"]
+        low, high = (100 * share for share in budget.SHARED)
+        assert (
+            low <= sharing["cached_percent"] <= high
+            and sharing["cached_percent"] < factored["cached_percent"]
+        )
+        assert factored["split"] == "1S1T" and "x_sharing" not in sharing
+        assert factored["x_sharing"] == pytest.approx(sharing["epoch_ms"] / factored["epoch_ms"], rel=1e-2)
+        assert all(
+            "model_error_percent" in row and row["p10"] <= row["ms"] <= row["p90"]
+            for row in (sharing, factored)
+        )
+    assert record["verification"]["runs_with_the_losses_of_another"] == 2, (
+        "of each policy's way to share time"
+    )
+    json.dumps(record, allow_nan=False)
+    assert "budget GB" in report.text(record)
+
+
+class Runs:
+    """Runs that end as they are told to."""
+
+    graph = SimpleNamespace(indptr=np.zeros(10**6), indices=np.zeros(0), edge_weight=None)  # 0.008 GB
+    name, world, quick = "g", 2, True
+    session = Session(True, [])
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.asked = list(answers), list[float]()
+
+    def run(self, system: str, world: int, **options: Any) -> Any:
+        if "budget_gb" not in options:
+            held = [
+                RankMemory(r, "all stages", 8 * 10**6, 0, 1.0, peak)
+                for r, peak in enumerate((10**6, 24 * 10**6))
+            ]
+            return SimpleNamespace(memory=held)
+        self.asked.append(options["budget_gb"])
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(cache_ratio=answer)
+
+
+def test_a_card_is_found_between_the_topology_and_a_run_without_a_limit() -> None:
+    """Too little memory, or nothing cached: more; nearly all rows cached: less."""
+    runs: Any = Runs(
+        RankError("rank 1 failed in stage 'f': MemoryError: budget_gb=1 is less than"), 0.9, 0.0, 0.3
+    )
+    assert budget.smaller_card(runs, "plain") == pytest.approx(0.019)
+    assert runs.asked == pytest.approx([0.016, 0.020, 0.018, 0.019])
+
+
+def test_other_failures_end_the_search() -> None:
+    runs: Any = Runs(RuntimeError("another"))
+    with pytest.raises(RuntimeError, match="another"):
+        budget.smaller_card(runs, "plain")
+    runs = Runs(*[0.0] * budget.TRIES)
+    with pytest.raises(MemoryError, match="caches 2% to 40%"):
+        budget.smaller_card(runs, "plain")
+
+
+def test_caches_that_decide_nothing_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trainer may hold all rows, a GPU that shares its time may not."""
+    monkeypatch.setattr(budget, "modelled_here", lambda result, row: {})
+    runs: Any = Runs()
+    cached = {"overlapped": 50.0, "factored": 100.0}
+    runs.try_row = lambda row, run: (
+        row | {"cached_percent": cached[row["executor"]], "ms": 2.0, "steps": 3},
+        "run",
+    )
+    runs.verify = lambda result, reference: None
+    rows = budget._both_designs(runs, "plain", "degree", 1.0)
+    assert [row["epoch_ms"] for row in rows] == [6.0, 6.0] and rows[1]["x_sharing"] == 1.0
+    for executor, share in (("overlapped", 100.0), ("overlapped", 0.0), ("factored", 0.0)):
+        cached.update({"overlapped": 50.0, "factored": 100.0} | {executor: share})
+        with pytest.raises(VerificationError, match="decide nothing"):
+            budget._both_designs(runs, "plain", "degree", 1.0)
+    runs.try_row = lambda row, run: (row | {"error": "it failed"}, None)
+    assert ["x_sharing" in row for row in budget._both_designs(runs, "plain", "degree", 1.0)] == [
+        False,
+        False,
+    ]
+
+
+def test_one_gpu_has_no_two_designs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "most_ranks", lambda: 1)
+    with pytest.raises(Unavailable, match="two GPUs"):
+        budget.budget(Session(True, []))
