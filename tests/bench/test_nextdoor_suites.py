@@ -17,7 +17,7 @@ from gnnsample_lab.bench.record import scaled, states
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites import SUITES, targets_of
-from gnnsample_lab.bench.suites.nextdoor import by_graph, papers, runs
+from gnnsample_lab.bench.suites.nextdoor import by_graph, papers, released, runs, targets
 from gnnsample_lab.bench.suites.nextdoor import cases as settings
 from gnnsample_lab.bench.suites.nextdoor import memory as nextdoor_memory
 from gnnsample_lab.bench.suites.nextdoor import profile as nextdoor_profile
@@ -56,11 +56,12 @@ def target(found: list[Any], words: str) -> Any:
 
 def test_every_suite_has_columns_and_says_what_the_paper_has() -> None:
     assert {f"nextdoor-{part}" for part in (
-        "table1", "table2", "table3", "fig6", "fig7", "fig8", "fig9", "fig10", "table4", "section84", "table5", "floor"
+        "table1", "table2", "table3", "fig6", "fig7", "fig8", "fig9", "fig10", "table4", "section84", "table5", "floor",
+        "released",
     )} == set(NAMES)  # fmt: skip
     for name in NAMES:
         assert SUITES[name].columns
-        if name != "nextdoor-floor":
+        if name not in ("nextdoor-floor", "nextdoor-released"):
             assert "NextDoor" in SUITES[name].paper["source"]
     assert SUITES["nextdoor-section84"].paper["source"].endswith("section 8.4")
     assert SUITES["nextdoor-fig7"].paper["source"].endswith("figure 7")
@@ -146,6 +147,30 @@ def test_figure9_and_section84(session) -> None:
         assert row["graph_bytes"] is None or row["graph_bytes"] < row["list_bytes"]
     assert record["verification"]["results_equal_to_in_memory"] == 8
     assert "samples/s" in report.text(record)
+
+
+def test_released_kernels_stand_beside_rows_of_the_twin_that_they_ran_on(session, monkeypatch) -> None:
+    """On the twin before version 3; a ratio of two graphs or of two cards is none."""
+    monkeypatch.setattr(released._PPR, "steps", lambda self: 4)
+    monkeypatch.setattr(lab.apps.DeepWalk, "steps", lambda self: 4)
+    monkeypatch.setattr(lab.apps.Node2Vec, "steps", lambda self: 4)
+    before = settings.graph(session, TINY)
+    record = runner.run("nextdoor-released", session=session)
+    assert record["graphs"][TINY]["version"] == 2 != before.version
+    assert [row["app"] for row in record["rows"]] == [told["app"] for told in papers.RELEASED]
+    assert all(row["published_ms"] > 0 and "released_over_published" not in row for row in record["rows"])
+    assert record["targets"] == [] and "released LB ms" in report.text(record)
+    monkeypatch.setattr(released.common, "device", lambda: "cuda")
+    assert released._is_theirs("orkut-like") and not released._is_theirs(TINY)
+
+
+def test_released_kernels_are_compared_on_their_card_alone() -> None:
+    row = {"graph": "orkut-like", "device": "cuda", "app": "k-hop", "released_over_published": 0.9}
+    record = {"rows": [row], "environment": {"gpu": {"name": "NVIDIA H100 80GB HBM3"}}}
+    assert [found.card for found in targets.released(record)] == ["H200"], "a limit of that card"
+    record["environment"]["gpu"]["name"] = "NVIDIA H200"
+    (found,) = targets.released(record)
+    assert (found.measured, found.met, found.card) == (0.9, False, "")
 
 
 def test_what_is_not_streamed_as_published_is_said(session, monkeypatch) -> None:

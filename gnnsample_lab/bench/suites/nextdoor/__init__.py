@@ -56,6 +56,16 @@ SUITES = (
         paper=_part("figure 9"),
     ),
     Suite(
+        "nextdoor-released", "suites.nextdoor.released.released",
+        "as published and ours beside the kernels that the authors released, on the twin and card that those ran on",
+        columns={
+            "app": "app", "samples": "num_samples", "transit ms": with_spread("published_ms"),
+            "ours ms": with_spread("ms"), "released LB ms": "released_lb_ms", "released SP ms": "released_sp_ms",
+            "released LB over transit": "released_over_published",
+        },
+        targets=targets.released,
+    ),
+    Suite(
         "nextdoor-table2", "suites.nextdoor.tables.table2",
         "each transit kernel's cost by draws per transit",
         columns={

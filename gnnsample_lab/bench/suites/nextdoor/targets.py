@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gnnsample_lab.bench.suite import Record, Row
-from gnnsample_lab.bench.targets import Point, Target, at_least, at_most, points_of
+from gnnsample_lab.bench.targets import Point, Target, at_least, at_most, of_card, points_of
+
+from .papers import RELEASED_ON
 
 
 def _timed(record: Record, value: str, wanted: Callable[[Row], bool] = lambda row: True) -> list[Point]:
@@ -39,6 +41,15 @@ def figure7(record: Record) -> list[Target]:
             _timed(record, "over_cpu_core", lambda row: row["kind"] == "walk"),
         ),
     ]  # fmt: skip
+
+
+def released(record: Record) -> list[Target]:
+    """A rung with the paper's name is at least as fast as what its authors released, on the card that theirs ran on."""
+    found = at_least(
+        "the released kernels' time over that of transit-parallel as published", 1.0, "x",
+        _timed(record, "released_over_published"),
+    )  # fmt: skip
+    return of_card(RELEASED_ON, record, found)
 
 
 def floor(record: Record) -> list[Target]:
