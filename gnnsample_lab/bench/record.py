@@ -27,7 +27,8 @@ TRACES = {False: "traces", True: "traces-quick"}
 _PACKAGES = ("numpy", "numba", "torch", "plotly", "ipywidgets")
 
 
-def _output(*command: str, folder: Path | None = None) -> str:
+def output_of(*command: str, folder: Path | None = None) -> str:
+    """What a command prints, without blanks around it; empty where it fails or is not there."""
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, cwd=folder)
     except (OSError, subprocess.SubprocessError):
@@ -48,9 +49,9 @@ def commit() -> dict[str, Any]:
         return {"commit": given, "modified": None}
     root = checkout_root()
     if root is not None and (root / ".git").exists():
-        found = _output("git", "rev-parse", "HEAD", folder=root)
+        found = output_of("git", "rev-parse", "HEAD", folder=root)
         if found:
-            changed = _output("git", "status", "--porcelain", "--", "gnnsample_lab", folder=root)
+            changed = output_of("git", "status", "--porcelain", "--", "gnnsample_lab", folder=root)
             return {"commit": found, "modified": bool(changed)}
     return {"commit": None, "modified": None}
 
@@ -129,7 +130,7 @@ def environment() -> dict[str, Any]:
         import cupy
 
         properties = runtime.device_properties()
-        driver = _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").splitlines()
+        driver = output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").splitlines()
         found["gpu"] = {
             "name": runtime.device_name(), "driver": driver[0].strip() if driver else None,
             "driver_cuda": _cuda_version(cupy.cuda.runtime.driverGetVersion()),

@@ -334,5 +334,9 @@ def of_function(path: str) -> dict[str, Any]:
     Args:
         path: of the function below ``bench``, as suites are declared: ``"suites.host.cpu"``.
     """
-    tree = package_tree()
-    return described(tree.closure(f"gnnsample_lab.bench.{path.rpartition('.')[0]}"), tree)
+    return described(files_of(path), package_tree())
+
+
+def files_of(path: str) -> frozenset[Path]:
+    """Files that a suite's function reaches, as :func:`of_function` takes it."""
+    return package_tree().closure(f"gnnsample_lab.bench.{path.rpartition('.')[0]}")

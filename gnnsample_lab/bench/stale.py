@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from gnnsample_lab.resources import checkout_root
+
 from . import source
-from .record import card_of, commit_of, states
+from .record import card_of, commit_of, output_of, states
 from .suites import SUITES
 
 UNKNOWN = "the record holds no hash of its source"
@@ -17,6 +21,7 @@ UNTIMED_S = 60.0
 FULL_OVER_QUICK = 5.0
 """A full run is taken to need so many times the seconds of a quick one, unless its suite says how many seconds: of
 twelve most needed about as much."""
+SAME_KERNELS = "host code alone, its kernels are the same"
 QUICK = "of this source, but a quick run: fewer settings than the full one"
 
 
@@ -33,7 +38,7 @@ class Stale:
             full run; None where nobody knows.
         card: the GPU that it was recorded on; empty without a record.
         need: 0 without a record, 1 where it is of a quick run, 2 where it does not say what it was made of, 3 where the
-            source has changed since: the lower, the less is known.
+            source has changed since, 4 where git says that no kernel has: the lower, the less is known.
     """
 
     suite: str
@@ -55,6 +60,38 @@ def reason(record: Mapping[str, Any], today: Mapping[str, Any]) -> str:
     old, new = record.get("source", {}).get("layers", {}), today["layers"]
     changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     return "changed since: " + (", ".join(changed) or "the source of some of its graphs")
+
+
+@functools.cache
+def _kernels_since(commit: str) -> frozenset[Path] | None:
+    """CUDA sources that are not as they were at a commit, comments aside; None where git does not know it."""
+    root = checkout_root()
+    if root is None or output_of("git", "cat-file", "-t", commit, folder=root) != "commit":
+        return None
+    changed = set()
+    for name in output_of("git", "diff", "--name-only", commit, "--", "*.cu", "*.cuh", folder=root).split():
+        path, before = root / name, output_of("git", "show", f"{commit}:{name}", folder=root)
+        if not path.is_file() or source.stripped_cuda(before) != source.stripped_cuda(
+            path.read_text("utf-8")
+        ):
+            changed.add(path)
+    return frozenset(changed)
+
+
+def kernels_changed(record: Mapping[str, Any], files: Iterable[Path]) -> list[str] | None:
+    """Names of the suite's CUDA sources that differ from those of the record's commits; None where git does not know.
+
+    Args:
+        files: that the suite reaches in this tree.
+    """
+    of_suite = {path.resolve() for path in files if path.suffix in (".cu", ".cuh")}
+    found: set[Path] = set()
+    for commit, _ in states(record):
+        changed = _kernels_since(commit.partition(" ")[0])  # it may say that files were modified
+        if changed is None:
+            return None
+        found |= {path.resolve() for path in changed} & of_suite
+    return sorted(path.name for path in found)
 
 
 def stale(records: Mapping[str, Mapping[str, Any]]) -> list[Stale]:
@@ -79,6 +116,10 @@ def stale(records: Mapping[str, Mapping[str, Any]]) -> list[Stale]:
                 elif took is not None and is_quick:
                     took *= FULL_OVER_QUICK
                 need = 1 if is_quick else 2 if why == UNKNOWN else 3
+                kernels = kernels_changed(record, source.files_of(suite.path))
+                if kernels is not None:
+                    why += f"; kernels that differ: {', '.join(kernels)}" if kernels else f"; {SAME_KERNELS}"
+                    need = 4 if need == 3 and not kernels else need
                 found.append(
                     Stale(name, file, commit_of(record["environment"]), why, took, need, card_of(record))
                 )
@@ -136,4 +177,7 @@ def listed(found: Iterable[Stale]) -> str:
         for each in rows
     ]
     names = " ".join(dict.fromkeys(each.suite for each in rows))
+    same = sum(each.need == 4 for each in rows)
+    if same:
+        lines += ["", f"Of {same} records host code alone has changed: their kernels are today's."]
     return "\n".join([*lines, "", f"{len(rows)} to record: gnnsample-lab bench {names}"])

@@ -96,6 +96,67 @@ def test_what_a_hand_would_leave_behind_is_seen(made: dict[str, Any], change: An
     assert any(problem.startswith(word) for problem in schema.problems(made)), schema.problems(made)
 
 
+def test_git_says_which_kernels_a_stale_record_was_made_by(
+    made: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comment is no change, a file of another suite is none of this one's; without a history nobody knows."""
+
+    def git(*words: str) -> str:
+        return records.output_of("git", "-c", "user.name=a", "-c", "user.email=a@b", *words, folder=tmp_path)
+
+    draw, other = tmp_path / "draw.cu", tmp_path / "other.cuh"
+    draw.write_text("int a = 1;  // one\n"), other.write_text("int b;\n")
+    git("init"), git("add", "."), git("commit", "-m", "first")
+    commit = git("rev-parse", "HEAD")
+    monkeypatch.setattr(stale, "checkout_root", lambda: tmp_path)
+    made["environment"] |= {"commit": commit, "modified": True}
+
+    def changed(*files: Path) -> list[str] | None:
+        stale._kernels_since.cache_clear()
+        return stale.kernels_changed(made, files)
+
+    draw.write_text("int a = 1;  // the first\n")
+    assert changed(draw, other) == []
+    draw.write_text("int a = 2;  // the first\n"), other.unlink()
+    assert changed(draw, tmp_path / "host.py") == ["draw.cu"] and changed(draw, other) == [
+        "draw.cu",
+        "other.cuh",
+    ]
+    (tmp_path / "new.cu").write_text("int c;\n")
+    git("add", ".")
+    assert changed(tmp_path / "new.cu") == ["new.cu"]
+    made["environment"]["commit"] = "f" * 40
+    assert changed(draw) is None
+    monkeypatch.setattr(stale, "checkout_root", lambda: None)
+    assert changed(draw) is None
+    stale._kernels_since.cache_clear()
+
+
+def test_what_host_code_alone_has_outdated_comes_last(
+    made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = {**MADE_UP["layers"], "sampling": "a" * 16}
+    monkeypatch.setattr(source, "of_function", lambda path: {"layers": layers, "hash": source.total(layers)})
+    made["settings"]["quick"] = False
+    given = {name: {**made, "suite": name} for name in ("pgsampler-fig8", "pgsampler-fig9")}
+    kernels: dict[str, Any] = {"pgsampler-fig8": [], "pgsampler-fig9": ["draw.cu"]}
+    monkeypatch.setattr(stale, "kernels_changed", lambda record, files: kernels[record["suite"]])
+
+    def found() -> list[tuple[str, int, str]]:
+        rows = stale.by_need(stale.stale(given))
+        return [(each.suite, each.need, each.why) for each in rows if each.record]
+
+    why = "changed since: sampling"
+    assert found() == [
+        ("pgsampler-fig9", 3, f"{why}; kernels that differ: draw.cu"),
+        ("pgsampler-fig8", 4, f"{why}; {stale.SAME_KERNELS}"),
+    ]
+    assert "Of 1 records host code alone has changed" in stale.listed(stale.stale(given))
+    kernels["pgsampler-fig8"] = None
+    assert "host code" not in stale.listed(stale.stale(given))
+    assert ("pgsampler-fig8", 3, why) in found()
+
+
 def test_stale_lists_what_other_source_has_made(
     made: dict[str, Any], tmp_path: Path, monkeypatch, capsys
 ) -> None:
@@ -140,6 +201,7 @@ def test_stale_lists_what_other_source_has_made(
 def test_what_nobody_knows_is_recorded_first(made: dict[str, Any], monkeypatch) -> None:
     layers = {**MADE_UP["layers"], "sampling": "a" * 16}
     monkeypatch.setattr(source, "of_function", lambda path: {"layers": layers, "hash": source.total(layers)})
+    monkeypatch.setattr(stale, "kernels_changed", lambda record, files: None)
     made["settings"]["quick"] = False
     unknown = {key: value for key, value in made.items() if key != "source"}
     quick = {**made, "settings": {**made["settings"], "quick": True}, "seconds": 7.0}
