@@ -371,12 +371,16 @@ def throughput_floor(
 
 def lead_in() -> Callable[[], None]:
     """Work for the GPU while the host launches what is timed: a read of a gigabyte. It leaves the L2 cold and clean."""
+    return reading(_LEAD_IN_BYTES, 8 * runtime.num_sms())
+
+
+def reading(num_bytes: int, blocks: int) -> Callable[[], None]:
+    """One launch of so many blocks that read so many bytes of device memory."""
     import cupy
 
-    data, out = cupy.zeros(_LEAD_IN_BYTES // 4, np.uint32), cupy.zeros(1, np.uint32)
+    data, out = cupy.zeros(num_bytes // 4, np.uint32), cupy.zeros(1, np.uint32)
     kernel = kernels.load_module("bench/floors/floor.cu", {"ID_T": "int", "UNROLL": 4}).get_function("stream")
-    args = (data, np.uint64(_LEAD_IN_BYTES // 16), out)
-    return functools.partial(kernel, (8 * runtime.num_sms(),), (256,), args)
+    return functools.partial(kernel, (blocks,), (256,), (data, np.uint64(num_bytes // 16), out))
 
 
 def machine_constants() -> dict[str, float]:

@@ -13,7 +13,8 @@ SUITES: tuple[Suite, ...] = (
         columns={
             "part": "part", "seeds": "batch_size", "fanouts": "fanouts", "made": "stage", "in a call": "together",
             "L2": "l2", "vertices": "nodes", "edges": "edges", "us": with_spread("us"), "GPU busy us": "busy_us",
-            "bound us": "bound_us", "x over its bytes": "x_over_bound",
+            "bytes us": "bound_us", "latency us": "latency_us", "host us": "host_us",
+            "x over its bytes": "x_over_bound",
         },
         targets=targets.ready,
     ),

@@ -7,6 +7,7 @@ time of a batch of ``pyg.NeighborLoader`` over an epoch in which nothing is done
 from __future__ import annotations
 
 import functools
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common, timing
+from gnnsample_lab.bench.floors import bound, floor
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl import training
@@ -60,7 +62,8 @@ def ready(session: Session) -> dict[str, Any]:
     session.require_gpu("path")
     training.require_torch(session)
     rows: list[dict[str, Any]] = []
-    checked = 0
+    checked, host_us = 0, _launch_and_wait_us()
+    constants = session.constants = session.constants or floor.machine_constants()
     for size, fanouts, together in CASES[:1] if session.quick else CASES:
         graph = session.graph(GRAPH)
         seeds = session.batches(GRAPH, size, 8 if session.quick else 64)
@@ -68,7 +71,12 @@ def ready(session: Session) -> dict[str, Any]:
         checked += _verify(graph, seeds, fanouts)
         for stage in STAGES:
             for count in (1, together):
-                rows.append(_row(session, graph, seeds, fanouts, stage, count) | {"l2": l2})
+                # What a call waits for by itself is shared by its mini-batches.
+                least = {
+                    "latency_us": bound.chain_us(len(fanouts), constants["l2_latency_ns"]) / count,
+                    "host_us": host_us / count,
+                }
+                rows.append(_row(session, graph, seeds, fanouts, stage, count) | {"l2": l2, **least})
                 if stage.endswith(" with x"):
                     _beside_without_x(rows)
     names = LOADED[:1] if session.quick else LOADED
@@ -81,6 +89,10 @@ def ready(session: Session) -> dict[str, Any]:
             "busy_us": "time in which kernels or copies run, by the profiler",
             "bound_us": "a sector for each vertex and pick that is read, and the bytes of all results, at the speed "
             "of a copy on the device",
+            "latency_us": "the dependent accesses of all hops, vertex, bounds and neighbour in each, where a cache "
+            "serves them; host_us: to launch a CUDA graph of one kernel that reads 16 bytes, and to wait for it; both "
+            "of a call, over its mini-batches",
+            "constants": constants,
             "x_over_bound": f"what {FEATURES} features take beyond the row without them, over reading and writing "
             "their rows at the speed of a copy",
             "l2": "never flushed: a call finds what the one before left. Of mini-batches, which take turns: what all "
@@ -91,6 +103,12 @@ def ready(session: Session) -> dict[str, Any]:
         "verification": {"exports_equal_to_blocks": checked},
         "graphs": {**session.facts([GRAPH]), **common.facts(session, names)}, "rows": rows,
     }  # fmt: skip
+
+
+def _launch_and_wait_us() -> float:
+    """Wall microseconds of a call that does next to nothing on the GPU: one launch and one wait, the median."""
+    (empty,) = timing.capture_all([floor.reading(16, 1)])
+    return statistics.median(timing.wall_times(lambda _: empty.launch(), 64))
 
 
 def _sampler(graph: Any, fanouts: tuple[int, ...], stage: str) -> NeighborSampler:
