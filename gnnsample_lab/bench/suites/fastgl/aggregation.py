@@ -20,6 +20,7 @@ from .aggregation_measures import (
     asked_bytes,
     bandwidths,
     bound_us,
+    community_times,
     cusparse_us,
     kernel_times,
     layer_sums,
@@ -48,17 +49,22 @@ def aggregation(session: Session) -> dict[str, Any]:
             times = {k: one["us"] for k, one in found.items()}
             best = cusparse_us(session, name, layer, direction, features, size)
             bound = bound_us(session, jobs, features)
+            ordered, by_order = None, {}
+            if (layer, direction) == (0, "forward"):
+                ordered = community_times(session, name, features, size)
+                by_order = {"ordered_us": ordered["us"], "ordered_share": bound / ordered["us"]}
             rows.append({
                 "graph": name, "batch_size": round(size * scaled(name)[1]), "layer": layer,
                 "direction": direction, "num_features": features,
                 **shape_row(jobs), "us": times, "ours_us": times[OURS], "bound_us": bound, "share": bound / times[OURS],
                 "cusparse_us": best["us"], "cusparse_best": best["best"], "cusparse_sweep": best["sweep"],
-                "over_cusparse": best["us"] / times[OURS],
+                "over_cusparse": best["us"] / times[OURS], **by_order,
                 "aware_over_naive": times["naive"] / times["memory-aware"] if "naive" in times else None,
                 "staged_over_naive": times["naive"] / times["memory-aware-staged"] if "naive" in times else None,
                 "spread": {
                     **{k: timing.around(one) for k, one in found.items()},
                     "ours_us": timing.around(found[OURS]), "cusparse_us": timing.around(best),
+                    **({"ordered_us": timing.around(ordered)} if ordered else {}),
                 },
             })  # fmt: skip
             session.say(

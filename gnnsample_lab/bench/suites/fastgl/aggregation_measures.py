@@ -16,7 +16,9 @@ from gnnsample_lab.compute.aggregation.bandwidth import measured_bandwidths
 from gnnsample_lab.compute.aggregation.bound import aggregation_bound_us, aggregation_cost
 from gnnsample_lab.compute.aggregation.csr import Csr, csr_of
 from gnnsample_lab.compute.aggregation.transpose import transposed
-from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.compute.inference.sums import by_community
+from gnnsample_lab.device.arrays import array_module, to_host
+from gnnsample_lab.minibatch.export import tensor
 
 from . import cusparse
 
@@ -67,6 +69,46 @@ def layer_sums(
         return found
 
     return list(session.kept(("sums", name, layer, direction, size), make))
+
+
+def in_order(sums: Sums, order: Any) -> Sums:
+    """The same sums with their rows in another order; ``order``: row numbers, an array of the same library."""
+    xp, csr = array_module(order), sums.csr
+    lengths = csr.lengths()[order]
+    indptr = xp.zeros(csr.num_rows + 1, csr.indptr.dtype)
+    indptr[1:] = xp.cumsum(lengths)
+    edges = xp.arange(csr.num_edges)
+    row = xp.searchsorted(indptr[1:], edges, side="right")
+    at = csr.indptr[:-1][order][row] + edges - indptr[row]
+    moved = Csr(indptr, csr.indices[at], csr.num_rows, csr.num_sources, csr.num_edges)
+    return Sums(moved, sums.weight[at], sums.distinct)
+
+
+def community_sums(session: Session, name: str, size: int = common.BATCH) -> list[Sums]:
+    """The forward sums of the input-most layer, their rows in the order of the graph's communities that
+    :func:`gnnsample_lab.infer` makes once per graph: neighbouring rows then read the same rows of the table."""
+
+    def rank() -> Any:
+        import cupy
+
+        graph = session.graph(name)
+        order = cupy.asarray(by_community(tensor(graph.indptr), tensor(graph.indices)))
+        found = cupy.empty(len(order), np.int32)
+        found[order] = cupy.arange(len(order), dtype=np.int32)
+        return found
+
+    def make() -> list[Sums]:
+        by_vertex = session.kept(("community rank", name), rank)
+        return [
+            in_order(sums, by_vertex[batch.node_ids[: sums.csr.num_rows]].argsort())
+            for batch, sums in zip(
+                common.batches(session, name, 4, size=size),
+                layer_sums(session, name, 0, "forward", size),
+                strict=True,
+            )
+        ]
+
+    return list(session.kept(("sums by community", name, size), make))
 
 
 def _arrays(sums: Sums, features: int) -> tuple[Any, Any]:
@@ -123,23 +165,32 @@ def kernel_times(
 ) -> dict[str, float]:
     """The spread of the GPU time of one block's sums by ``kernel``, its rows checked first; ``grouped`` without its
     preprocessing."""
+    what = f"{kernel}, {direction}, {features} features on {name}, layer {layer}"
 
     def make() -> dict[str, float]:
-        jobs = layer_sums(session, name, layer, direction, size)[: 2 if features >= _WIDE else 4]
-        arrays = [_arrays(sums, features) for sums in jobs]
-
-        def work(i: int) -> None:
-            ladder.gather(kernel, jobs[i].csr, arrays[i][0], arrays[i][1], jobs[i].weight, False)
-
-        for i, sums in enumerate(jobs):
-            arrays[i][1].fill(0)
-            work(i)
-            check_rows(
-                sums, *arrays[i], f"{kernel}, {direction}, {features} features on {name}, layer {layer}"
-            )
-        return timing.spread(timing.gpu_times(work, len(jobs)))
+        return _times(layer_sums(session, name, layer, direction, size), features, kernel, what)
 
     return dict(session.kept(("kernel us", name, layer, direction, features, kernel, size), make))
+
+
+def community_times(session: Session, name: str, features: int, size: int = common.BATCH) -> dict[str, float]:
+    """:func:`kernel_times` of ours on :func:`community_sums`. To make the order, and to sort rows by it, is not timed."""
+    what = f"{OURS}, {features} features on {name}, rows by community"
+    return _times(community_sums(session, name, size), features, OURS, what)
+
+
+def _times(every: list[Sums], features: int, kernel: str, what: str) -> dict[str, float]:
+    jobs = every[: 2 if features >= _WIDE else 4]
+    arrays = [_arrays(sums, features) for sums in jobs]
+
+    def work(i: int) -> None:
+        ladder.gather(kernel, jobs[i].csr, arrays[i][0], arrays[i][1], jobs[i].weight, False)
+
+    for i, sums in enumerate(jobs):
+        arrays[i][1].fill(0)
+        work(i)
+        check_rows(sums, *arrays[i], what)
+    return timing.spread(timing.gpu_times(work, len(jobs)))
 
 
 def kernel_us(
