@@ -174,7 +174,7 @@ def kernel_times(
 
 
 def community_times(session: Session, name: str, features: int, size: int = common.BATCH) -> dict[str, float]:
-    """:func:`kernel_times` of ours on :func:`community_sums`. To make the order, and to sort rows by it, is not timed."""
+    """:func:`kernel_times` of ours on :func:`community_sums`; the order is made before."""
     what = f"{OURS}, {features} features on {name}, rows by community"
     return _times(community_sums(session, name, size), features, OURS, what)
 
