@@ -21,7 +21,7 @@ UNTIMED_S = 60.0
 FULL_OVER_QUICK = 5.0
 """A full run is taken to need so many times the seconds of a quick one, unless its suite says how many seconds: of
 twelve most needed about as much."""
-SAME_KERNELS = "host code alone, its kernels are the same"
+SAME_KERNELS = "host code alone, no CUDA file differs"
 QUICK = "of this source, but a quick run: fewer settings than the full one"
 
 
@@ -79,7 +79,8 @@ def _kernels_since(commit: str) -> frozenset[Path] | None:
 
 
 def kernels_changed(record: Mapping[str, Any], files: Iterable[Path]) -> list[str] | None:
-    """Names of the suite's CUDA sources that differ from those of the record's commits; None where git does not know.
+    """Names of the suite's CUDA sources that differ from those of the record's commits; None where git does not know,
+    or where the record's files were no longer those of its commit.
 
     Args:
         files: that the suite reaches in this tree.
@@ -87,7 +88,7 @@ def kernels_changed(record: Mapping[str, Any], files: Iterable[Path]) -> list[st
     of_suite = {path.resolve() for path in files if path.suffix in (".cu", ".cuh")}
     found: set[Path] = set()
     for commit, _ in states(record):
-        changed = _kernels_since(commit.partition(" ")[0])  # it may say that files were modified
+        changed = None if " " in commit else _kernels_since(commit)
         if changed is None:
             return None
         found |= {path.resolve() for path in changed} & of_suite
@@ -179,5 +180,8 @@ def listed(found: Iterable[Stale]) -> str:
     names = " ".join(dict.fromkeys(each.suite for each in rows))
     same = sum(each.need == 4 for each in rows)
     if same:
-        lines += ["", f"Of {same} records host code alone has changed: their kernels are today's."]
+        lines += [
+            "",
+            f"Host code alone has changed since {same} of them: no CUDA file of theirs differs from today's.",
+        ]
     return "\n".join([*lines, "", f"{len(rows)} to record: gnnsample-lab bench {names}"])

@@ -97,27 +97,48 @@ def test_other_failures_end_the_search() -> None:
         budget.smaller_card(runs, "plain")
 
 
-def test_caches_that_decide_nothing_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trainer may hold all rows, a GPU that shares its time may not."""
+def test_of_either_design_the_best_way_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A way that caches all rows is a way; one that failed is none."""
     monkeypatch.setattr(budget, "modelled_here", lambda result, row: {})
     runs: Any = Runs()
-    cached = {"overlapped": 50.0, "factored": 100.0}
-    runs.try_row = lambda row, run: (
-        row | {"cached_percent": cached[row["executor"]], "ms": 2.0, "steps": 3},
-        "run",
-    )
-    runs.verify = lambda result, reference: None
+    runs.quick, runs.world = False, 4
+    ms = {"serial": 8.0, "streams": 6.0, "overlapped": 7.0, "1S3T": 4.0, "2S2T": 3.0}
+
+    def try_row(row: dict[str, Any], run: Any) -> tuple[dict[str, Any], Any]:
+        took = ms[row.get("split", row["executor"])]
+        return (
+            (row | {"cached_percent": 100.0, "ms": took, "steps": 3}, "run")
+            if took
+            else (row | {"error": "no"}, None)
+        )
+
+    runs.try_row, runs.verify = try_row, lambda result, reference: None
     rows = budget._both_designs(runs, "plain", "degree", 1.0)
-    assert [row["epoch_ms"] for row in rows] == [6.0, 6.0] and rows[1]["x_sharing"] == 1.0
-    for executor, share in (("overlapped", 100.0), ("overlapped", 0.0), ("factored", 0.0)):
-        cached.update({"overlapped": 50.0, "factored": 100.0} | {executor: share})
-        with pytest.raises(VerificationError, match="decide nothing"):
-            budget._both_designs(runs, "plain", "degree", 1.0)
-    runs.try_row = lambda row, run: (row | {"error": "it failed"}, None)
-    assert ["x_sharing" in row for row in budget._both_designs(runs, "plain", "degree", 1.0)] == [
-        False,
-        False,
+    assert [row.get("split", row["executor"]) for row in rows] == list(ms)
+    assert [row.get("x_sharing") for row in rows] == [None] * 4 + [2.0]
+    ms["2S2T"] = 0.0
+    rows = budget._both_designs(runs, "plain", "degree", 1.0)
+    assert rows[3]["x_sharing"] == 1.5 and "ms" not in rows[4]
+    ms["1S3T"] = 0.0
+    assert not any("x_sharing" in row for row in budget._both_designs(runs, "plain", "degree", 1.0))
+
+
+def test_what_was_measured_before_a_failure_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: Any = Runs(0.3)
+
+    def designs(runs: Any, step: str, policy: str, budget_gb: float) -> list[dict[str, Any]]:
+        if policy == "presample":
+            raise VerificationError("other losses\nand more")
+        return [{"policy": policy}]
+
+    monkeypatch.setattr(budget, "_both_designs", designs)
+    assert list(budget._by_policy(runs, "plain")) == [
+        [{"policy": "degree"}],
+        [{"part": "budget", "step": "plain", "error": "VerificationError: other losses"}],
     ]
+    runs = Runs(*[0.0] * budget.TRIES)
+    ((row,),) = budget._by_policy(runs, "captured")
+    assert row["step"] == "captured" and row["error"].startswith("MemoryError: no card between")
 
 
 def test_one_gpu_has_no_two_designs(monkeypatch: pytest.MonkeyPatch) -> None:

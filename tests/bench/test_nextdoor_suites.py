@@ -160,6 +160,8 @@ def test_released_kernels_stand_beside_rows_of_the_twin_that_they_ran_on(session
     assert [row["app"] for row in record["rows"]] == [told["app"] for told in papers.RELEASED]
     assert all(row["published_ms"] > 0 and "released_over_published" not in row for row in record["rows"])
     assert record["targets"] == [] and "released LB ms" in report.text(record)
+    assert settings.graph(session, TINY).version == before.version, "other suites go on with today's twin"
+    assert not [key for key in session._kept if key[:2] == ("nextdoor study", TINY)]
     monkeypatch.setattr(released.common, "device", lambda: "cuda")
     assert released._is_theirs("orkut-like") and not released._is_theirs(TINY)
 

@@ -109,7 +109,7 @@ def test_git_says_which_kernels_a_stale_record_was_made_by(
     git("init"), git("add", "."), git("commit", "-m", "first")
     commit = git("rev-parse", "HEAD")
     monkeypatch.setattr(stale, "checkout_root", lambda: tmp_path)
-    made["environment"] |= {"commit": commit, "modified": True}
+    made["environment"] |= {"commit": commit, "modified": False}
 
     def changed(*files: Path) -> list[str] | None:
         stale._kernels_since.cache_clear()
@@ -125,7 +125,9 @@ def test_git_says_which_kernels_a_stale_record_was_made_by(
     (tmp_path / "new.cu").write_text("int c;\n")
     git("add", ".")
     assert changed(tmp_path / "new.cu") == ["new.cu"]
-    made["environment"]["commit"] = "f" * 40
+    made["environment"]["modified"] = True
+    assert changed(draw) is None, "its files were not those of the commit"
+    made["environment"] |= {"commit": "f" * 40, "modified": False}
     assert changed(draw) is None
     monkeypatch.setattr(stale, "checkout_root", lambda: None)
     assert changed(draw) is None
@@ -151,9 +153,9 @@ def test_what_host_code_alone_has_outdated_comes_last(
         ("pgsampler-fig9", 3, f"{why}; kernels that differ: draw.cu"),
         ("pgsampler-fig8", 4, f"{why}; {stale.SAME_KERNELS}"),
     ]
-    assert "Of 1 records host code alone has changed" in stale.listed(stale.stale(given))
+    assert "Host code alone has changed since 1 of them" in stale.listed(stale.stale(given))
     kernels["pgsampler-fig8"] = None
-    assert "host code" not in stale.listed(stale.stale(given))
+    assert "Host code alone" not in stale.listed(stale.stale(given))
     assert ("pgsampler-fig8", 3, why) in found()
 
 

@@ -197,7 +197,7 @@ def epochs(pipelines: Record) -> Phrases:
         f"{became(others, least=2)}",
         f"replayed as CUDA graphs {span(replayed, 'x', two)}",
         Said("which changes nothing", same, may_go=True),
-        f"modelled {series(modelled('pyg-cpu'), two)} x PyG and {span(modelled('quiver', 'dgl-uva'), 'x', two)} Quiver "
-        "and DGL-UVA",
+        f"modelled without what more of them cost each other and the host, {series(modelled('pyg-cpu'), two)} x PyG "
+        f"and {span(modelled('quiver', 'dgl-uva'), 'x', two)} Quiver and DGL-UVA",
         Said(f"as CUDA graphs {span(replayed, 'x', two)}: {became(replayed)}", not same, may_go=True),
     ]

@@ -105,7 +105,7 @@ def pipelines(session: Session) -> dict[str, Any]:
             "modelled_ms": "the schedule model fed with the stages of the same run, as they overlapped: how well the "
             "schedule explains the run, and no prediction",
             "systems, modelled": f"the same stages on {MODELLED_GPUS} GPUs, as many slices an epoch: a prediction that "
-            "leaves out what more GPUs cost each other on links and in host memory",
+            "leaves out what more GPUs cost each other on links, in host memory and on the host's cores",
             "trace": "has no times: the profiler was on",
             "transfer": "how missing rows came; disk: from a file in the page cache, which all ranks map; overlap has "
             "its rows in ordinary host memory",
@@ -458,8 +458,8 @@ def _systems(runs: Runs) -> list[dict[str, Any]]:
 
 def _on_more(runs: Runs, row: dict[str, Any], result: TrainResult) -> dict[str, Any]:
     """A row of "systems" as the schedule model has it on :data:`MODELLED_GPUS`: the slices of the run's epoch, a GPU's
-    each with the stage times that it had here. What more GPUs cost each other on links and in host memory it leaves
-    out."""
+    each with the stage times that it had here. What more GPUs cost each other on links, in host memory and on the
+    host's cores it leaves out."""
     run = run_of(common.median_epoch(result))
     made = simulate(run.times, run.executor or "serial", gpus=MODELLED_GPUS, **run.options)
     steps = -(-run.times.batches // MODELLED_GPUS)

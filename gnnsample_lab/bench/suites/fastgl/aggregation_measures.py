@@ -91,7 +91,7 @@ def community_sums(session: Session, name: str, size: int = common.BATCH) -> lis
     def rank() -> Any:
         import cupy
 
-        graph = session.graph(name)
+        graph = common.graph(session, name)
         order = cupy.asarray(by_community(tensor(graph.indptr), tensor(graph.indices)))
         found = cupy.empty(len(order), np.int32)
         found[order] = cupy.arange(len(order), dtype=np.int32)

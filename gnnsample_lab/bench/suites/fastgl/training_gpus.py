@@ -65,7 +65,7 @@ def figure14a(session: Session) -> dict[str, Any]:
         modelled={
             "gpus": MODELLED_GPUS, "over_one": modelled,
             "from": f"the schedule model, fed with the stages of the run on {crew.most_ranks()} GPUs as they were "
-            "there: what more GPUs cost each other on links and in host memory is left out",
+            "there: what more GPUs cost each other on links, in host memory and on the host's cores is left out",
         },
         what="epoch_s: the median epoch after the first, with the 10th and 90th percentile of all after the first; "
         "stages: milliseconds a mini-batch of that epoch, those that overlap add up to more",

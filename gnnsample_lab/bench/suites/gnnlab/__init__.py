@@ -267,7 +267,7 @@ SUITES = (
     ),
     Suite(
         "gnnlab-budget", "suites.gnnlab.budget.budget",
-        "time sharing and the factored design by two cache policies, on the same smaller cards (section 3)",
+        "time sharing and the factored design by two cache policies, under one budget of memory (section 3)",
         rests_on=("hit rate",), columns=as_recorded({
             "GPUs": "gpus", "executor": "executor", "split": "split", "step": "step", "policy": "policy",
             "seeds a GPU": "seeds_a_gpu", **WORK_A_BATCH, "budget GB": "budget_gb", "cached %": "cached_percent",

@@ -2,25 +2,30 @@
 
 A GPU that shares its time holds the topology beside the cache; a trainer of the factored design does not, and caches
 more rows. Of either design the best way counts: of three executors, or of as many samplers as leave half of the GPUs to
-trainers. Steps are launched kernel by kernel, as published, and replayed as CUDA graphs. The card is made as small as
-its capacity decides something on it: what training needs is not known before, so that the budget is searched for.
+trainers. Steps are launched kernel by kernel, as published, and replayed as CUDA graphs.
+
+The card is to be so small that its capacity decides something, and what training needs is not known before. So a budget
+is searched for, by the way of time sharing that needs most, stages that overlap. Ways with fewer mini-batches under way
+cache more rows on that card, perhaps all of them, which is a result and no error.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 from gnnsample_lab.bench.record import graph_facts
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.bench.suite import Unavailable, VerificationError
+from gnnsample_lab.bench.suite import Unavailable
 from gnnsample_lab.bench.suites.dsp import crew
 from gnnsample_lab.bench.suites.dsp.pipelines import (
     EPOCHS,
     HIDDEN,
     STEPS_AS,
     Runs,
+    first_line,
     graphs,
     modelled_here,
     steps_as,
@@ -54,11 +59,13 @@ def budget(session: Session) -> dict[str, Any]:
                 notes.append(f"{name} has less features than topology: a trainer would hold all rows.")
                 continue
             for step in steps_as():
-                budget_gb = smaller_card(runs, step)
-                for policy in POLICIES:
-                    found = _both_designs(runs, step, policy, budget_gb)
+                for found in _by_policy(runs, step):
                     rows += [{"graph": name, "seeds_a_gpu": runs.size, **row} for row in found]
             verified += runs.verified
+    notes += [
+        f"{row['graph']}, {row['step']} steps: no times, for it failed: {row['error']}"
+        for row in rows if "error" in row and "executor" not in row
+    ]  # fmt: skip
     return {
         "settings": {
             "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": list(crew.FANOUTS), "hidden": HIDDEN,
@@ -77,6 +84,19 @@ def budget(session: Session) -> dict[str, Any]:
         "verification": {"runs_with_the_losses_of_another": verified},
         "graphs": facts, "rows": rows, "notes": notes,
     }  # fmt: skip
+
+
+def _by_policy(runs: Runs, step: str) -> Iterator[list[dict[str, Any]]]:
+    """Rows of one kind of steps, policy by policy. Where something fails, minutes of the others must not be lost: then
+    what went wrong is a row."""
+    try:
+        budget_gb = smaller_card(runs, step)
+        for policy in POLICIES:
+            yield _both_designs(runs, step, policy, budget_gb)
+    except Exception as error:
+        text = f"{type(error).__name__}: {first_line(error)}"
+        runs.session.say(f"{runs.name}, {step} steps: failed, {text}")
+        yield [{"part": "budget", "step": step, "error": text}]
 
 
 def smaller_card(runs: Runs, step: str) -> float:
@@ -115,8 +135,7 @@ def _both_designs(runs: Runs, step: str, policy: str, budget_gb: float) -> list[
     """Rows of every way of both designs; the best of the factored ones has ``x_sharing``.
 
     Raises:
-        VerificationError: ways of time sharing trained to other losses, or a cache holds no row, or with time sharing
-            all of them: policies then decide nothing.
+        VerificationError: ways of time sharing trained to other losses.
     """
     sharing_ways = ("overlapped",) if runs.quick else ("serial", "streams", "overlapped")
     ways = [(executor, 0) for executor in sharing_ways]
@@ -159,10 +178,4 @@ def _run(
     )  # fmt: skip
     if result is None:
         return found, None
-    # A trainer may hold all rows: that is what its design gains.
-    if not 0 < found["cached_percent"] <= (100 if executor == "factored" else 99):
-        raise VerificationError(
-            f"{runs.name}, {executor}, {policy}: {found['cached_percent']:.0f} % of the rows are cached at "
-            f"{budget_gb:.3g} GB; policies and sizes of caches decide nothing"
-        )
     return found | {"epoch_ms": found["ms"] * found["steps"]} | modelled_here(result, found), result

@@ -57,7 +57,7 @@ SUITES = (
     ),
     Suite(
         "nextdoor-released", "suites.nextdoor.released.released",
-        "as published and ours beside the kernels that the authors released, on the twin and card that those ran on",
+        "as published and ours beside the kernels that the authors released, on the twin before version 3",
         columns={
             "app": "app", "samples": "num_samples", "transit ms": with_spread("published_ms"),
             "ours ms": with_spread("ms"), "released LB ms": "released_lb_ms", "released SP ms": "released_sp_ms",

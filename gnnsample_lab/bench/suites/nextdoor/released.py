@@ -1,14 +1,15 @@
 """NextDoor as published beside the kernels that its authors released, whose times on an H200 are in :mod:`.papers`.
 
-Those ran on ``orkut-like`` as the generator made it before version 3, so that this suite runs on that graph: the same
-twin on the same card, in two runs. On any other card its ratios say nothing.
+Those ran on ``orkut-like`` as the generator made it before version 3, most likely on version 2, so that this suite runs
+on that graph: the same twin on the same kind of card, in two runs. On any other card its ratios say nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gnnsample_lab.bench import common, timing
@@ -39,7 +40,11 @@ APPS: dict[str, tuple[str, Callable[[], Any]]] = {
 def released(session: Session) -> dict[str, Any]:
     """The suite's function."""
     name = (session.chosen or (f"{GRAPH}@0.01" if session.quick else GRAPH,))[0]
-    _keep_earlier_twin(session, name)
+    with _earlier_twin(session, name):
+        return _measured(session, name)
+
+
+def _measured(session: Session, name: str) -> dict[str, Any]:
     rows = []
     for told in papers.RELEASED:
         case, make = APPS[told["app"]]
@@ -65,8 +70,9 @@ def _is_theirs(name: str) -> bool:
     return name == GRAPH and common.device() == "cuda"
 
 
-def _keep_earlier_twin(session: Session, name: str) -> None:
-    """Make the graph that the session has by that name the earlier twin."""
+@contextlib.contextmanager
+def _earlier_twin(session: Session, name: str) -> Iterator[None]:
+    """Inside, the session has the earlier twin by that name, and its studies; other suites have today's."""
     device = common.device()
 
     def make() -> Any:
@@ -78,8 +84,16 @@ def _keep_earlier_twin(session: Session, name: str) -> None:
         session.say(f"{name}, version {VERSION}: {time.perf_counter() - began:.1f} s")
         return found
 
-    for key in [
-        key for key in session._kept if key[:2] in (("nextdoor graph", name), ("nextdoor study", name))
-    ]:
-        del session._kept[key]
+    _forget(session, name)
     session.kept(("nextdoor graph", name, device), make)
+    try:
+        yield
+    finally:
+        _forget(session, name)
+
+
+def _forget(session: Session, name: str) -> None:
+    """Let go of the graph by that name, and of what was measured on it."""
+    mine = (("nextdoor graph", name), ("nextdoor study", name))
+    for key in [key for key in session._kept if key[:2] in mine]:
+        del session._kept[key]
