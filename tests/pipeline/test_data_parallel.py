@@ -204,6 +204,9 @@ def test_ranks_resume_too(graph, tmp_path, three_ranks):
 
 def test_what_is_no_checkpoint_of_this_run_is_refused(graph, tmp_path: Path):
     file = tmp_path / "checkpoint.pt"
+    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+        lab.train(graph, resume=tmp_path / "no" / "such.pt", **QUICK)
+    assert not (tmp_path / "no").exists(), "what is only read makes no folder"
     # Whoever starts ranks looks first.
     for options in ({}, {"ranks": 2}, {"ranks": 2, "executor": "factored"}):
         with pytest.raises(FileNotFoundError, match="no checkpoint"):
