@@ -35,12 +35,6 @@ def check_place(path: Path) -> None:
         ) from error
 
 
-def check_there(path: Path) -> None:
-    """Raises FileNotFoundError where there is no checkpoint to go on from."""
-    if not path.is_file():
-        raise FileNotFoundError(f"resume: there is no checkpoint {path}")
-
-
 def save(path: Path, state: Mapping[str, Any]) -> None:
     """Write ``state`` (tensors, numbers, text, lists and dicts of them) as ``path``, which is whole at all times."""
     import torch
@@ -70,7 +64,8 @@ def load(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     import torch
 
-    check_there(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"resume: there is no checkpoint {path}")
     try:
         # PyTorch stores checksums and does not look at them.
         if (broken := zipfile.ZipFile(path).testzip()) is not None:

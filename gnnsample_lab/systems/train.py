@@ -39,7 +39,7 @@ from gnnsample_lab.features.reuse.reorder import MAX_EXACT
 from gnnsample_lab.files import scratch_folder
 from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.pipeline.captured import is_captured
-from gnnsample_lab.pipeline.checkpoint import check_place, check_there
+from gnnsample_lab.pipeline.checkpoint import check_place
 from gnnsample_lab.pipeline.checkpoint import load as load_checkpoint
 from gnnsample_lab.pipeline.executors import EXECUTORS, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Split
@@ -469,10 +469,9 @@ def train(
     saving = optional(checked_path, "checkpoint", checkpoint)
     source = optional(checked_path, "resume", resume)
     steps = optional(whole, "checkpoint_steps", checkpoint_steps, 1, 2**31 - 1)
-    if source is not None and not source.is_dir():  # of a folder the check of the place says more
-        check_there(source.resolve())
     saving = source if saving is None else saving
-    if saving is not None:
+    # Of a file that is to be read and is not there something else is to be said, and no folder to be made.
+    if saving is not None and (saving is not source or saving.exists()):
         check_place(saving.resolve())
     if steps is not None and saving is None:
         raise ValueError(f"checkpoint_steps needs checkpoint, the file to write to (got {steps})")
