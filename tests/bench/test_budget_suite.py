@@ -12,7 +12,7 @@ import pytest
 from gnnsample_lab.bench import report, runner
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
-from gnnsample_lab.bench.suites.dsp import crew, pipelines
+from gnnsample_lab.bench.suites.dsp import crew
 from gnnsample_lab.bench.suites.gnnlab import budget
 from gnnsample_lab.distributed import RankError
 from gnnsample_lab.pipeline.records import RankMemory
@@ -21,15 +21,8 @@ pytest.importorskip("torch")
 
 
 @pytest.mark.slow
-def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
-    monkeypatch.setenv("LAB_DEVICE", "cpu")
-    for name, value in {"HIDDEN": 8, "QUICK_STEPS": 2, "EPOCHS": 2}.items():
-        monkeypatch.setattr(pipelines, name, value)
-    monkeypatch.setattr(crew, "FANOUTS", (4, 3))
-    monkeypatch.setattr(crew, "BATCH", 64)
-    session = Session(True, ["arxiv-like@0.01"])
-    session.kept(("dsp", "ranks"), lambda: pair)
-    record = runner.run("gnnlab-budget", session=session)
+def test_rows_on_cpu_ranks(training_on_ranks: Session) -> None:
+    record = runner.run("gnnlab-budget", session=training_on_ranks)
     by = {(row["policy"], row["executor"]): row for row in record["rows"]}
     assert list(by) == [(p, executor) for p in budget.POLICIES for executor in ("overlapped", "factored")]
     assert len({row["budget_gb"] for row in by.values()}) == 1 and {row["step"] for row in by.values()} == {

@@ -20,15 +20,8 @@ pytest.importorskip("torch")
 
 
 @pytest.mark.slow
-def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
-    monkeypatch.setenv("LAB_DEVICE", "cpu")
-    for name, value in {"HIDDEN": 8, "QUICK_STEPS": 2, "EPOCHS": 2, "CACHED": (0.3,)}.items():
-        monkeypatch.setattr(pipelines, name, value)
-    monkeypatch.setattr(crew, "FANOUTS", (4, 3))
-    monkeypatch.setattr(crew, "BATCH", 64)
-    session = Session(True, ["arxiv-like@0.01"])
-    session.kept(("dsp", "ranks"), lambda: pair)
-    record = runner.run("pipelines", session=session)
+def test_rows_on_cpu_ranks(training_on_ranks: Session) -> None:
+    record = runner.run("pipelines", session=training_on_ranks)
     rows = record["rows"]
     assert not [row["error"] for row in rows if "error" in row]
     by = {

@@ -241,6 +241,26 @@ WORK = "rows, edges: vertices and picks of a rank's mini-batch, means of the min
 """What suites that sample on ranks say of the work that their times are for."""
 
 
+MODELLED_GPUS = 8
+"""Of the machines of DSP and FastGL, where fewer are there."""
+LEFT_OUT = "what more GPUs cost each other on links, in host memory and on the host's cores"
+"""Of rows that are modelled so."""
+
+
+def on_more_gpus(result: Any) -> tuple[Any, Any]:
+    """A training run's median epoch on :data:`MODELLED_GPUS` by the schedule model: its slices, a GPU's each with the
+    stage times that it had; without :data:`LEFT_OUT`.
+
+    Returns:
+        What the model is fed with (``RecordedRun``), and its ``Timeline``.
+    """
+    from gnnsample_lab.pipeline.schedule.records import run_of
+    from gnnsample_lab.pipeline.schedule.simulate import simulate
+
+    run = run_of(common.median_epoch(result))
+    return run, simulate(run.times, run.executor or "serial", gpus=MODELLED_GPUS, **run.options)
+
+
 def attempt(run: Callable[[], Any]) -> tuple[Any, str]:
     """What ``run`` returns, or the first line of what went wrong: a method that fails must not end the suite."""
     try:

@@ -33,7 +33,6 @@ from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.pipeline.overlap import overlap, step_ms
 from gnnsample_lab.pipeline.records import StageEvent, TrainResult
 from gnnsample_lab.pipeline.schedule.records import model_error, run_of
-from gnnsample_lab.pipeline.schedule.simulate import simulate
 from gnnsample_lab.resources import PACKAGE_ROOT
 from gnnsample_lab.systems.ranks import open_shared, shared_graph
 from gnnsample_lab.systems.train import train
@@ -55,8 +54,6 @@ LARGE = 8
 """Times the usual seeds, of further overlapped rows on GPUs: kernels then take longer than launching them does."""
 SHARED_CACHE = 0.25
 """Share of the vertices that each rank caches in "systems"."""
-MODELLED_GPUS = 8
-"""Of DSP's machine, in its tables 4 and 5."""
 SYSTEMS = ("pyg-cpu", "dgl-uva", "quiver", "dsp-seq", "dsp", "lab")
 FROM_PARTS = ("dgl-uva", "quiver", "dsp-seq", "dsp")
 """Those that sample on GPUs from parts. They are compared by captured steps, too: what their samplers and loaders make
@@ -104,8 +101,8 @@ def pipelines(session: Session) -> dict[str, Any]:
             "serial stage over the overlapped step",
             "modelled_ms": "the schedule model fed with the stages of the same run, as they overlapped: how well the "
             "schedule explains the run, and no prediction",
-            "systems, modelled": f"the same stages on {MODELLED_GPUS} GPUs, as many slices an epoch: a prediction that "
-            "leaves out what more GPUs cost each other on links, in host memory and on the host's cores",
+            "systems, modelled": f"the same stages on {crew.MODELLED_GPUS} GPUs, as many slices an epoch: a prediction "
+            f"that leaves out {crew.LEFT_OUT}",
             "trace": "has no times: the profiler was on",
             "transfer": "how missing rows came; disk: from a file in the page cache, which all ranks map; overlap has "
             "its rows in ordinary host memory",
@@ -457,15 +454,13 @@ def _systems(runs: Runs) -> list[dict[str, Any]]:
 
 
 def _on_more(runs: Runs, row: dict[str, Any], result: TrainResult) -> dict[str, Any]:
-    """A row of "systems" as the schedule model has it on :data:`MODELLED_GPUS`: the slices of the run's epoch, a GPU's
-    each with the stage times that it had here. What more GPUs cost each other on links, in host memory and on the
-    host's cores it leaves out."""
-    run = run_of(common.median_epoch(result))
-    made = simulate(run.times, run.executor or "serial", gpus=MODELLED_GPUS, **run.options)
-    steps = -(-run.times.batches // MODELLED_GPUS)
+    """A row of "systems" as the schedule model has it on more GPUs (:func:`.crew.on_more_gpus`)."""
+    run, made = crew.on_more_gpus(result)
+    steps = -(-run.times.batches // crew.MODELLED_GPUS)
     kept = ("system", "model", "step", "executor", "cached_percent", "rows_per_batch", "picks_per_batch")
     return {
-        "part": "systems, modelled", "gpus": MODELLED_GPUS, **{name: row[name] for name in kept if name in row},
+        "part": "systems, modelled", "gpus": crew.MODELLED_GPUS,
+        **{name: row[name] for name in kept if name in row},
         "ms": 1e3 * made.epoch_s / steps, "steps": steps, "epoch_s": made.epoch_s / runs.epoch_share,
         **{f"{stage}_ms": 1e3 * run.times.mean(stage) for stage in ("sample", "extract", "train")},
     }  # fmt: skip

@@ -25,8 +25,6 @@ OURS = ("csp-fixed", "direct")
 METHODS = {"dsp": "csp", "direct": "direct"}
 """Ways to draw layers and walks by all ranks: by DSP's exchanges with the owners of lists, or from lists where they
 lie. ``by`` of a row is where the ranks' arrays were made."""
-MODELLED_GPUS = 8
-"""Of DSP's machine."""
 WALK_LENGTH = 100
 """Steps of DeepWalk in NextDoor's evaluation."""
 FASTGCN_EDGES = 130_000_000
@@ -71,7 +69,7 @@ def sampling(session: Session) -> dict[str, Any]:
             rows += _with_epochs(name, found, here, world)
             session.say(f"{name}, {world} ranks: " + ", ".join(map(_time, here)))
         more = on_more([row for row in rows if row["graph"] == name])
-        rows += _with_epochs(name, found, more, MODELLED_GPUS)
+        rows += _with_epochs(name, found, more, crew.MODELLED_GPUS)
         layers = _layer_rows(session, pool, name, found, size)
         checked += sum("error" not in row for row in layers)
         rows += _with_epochs(name, found, layers, 1)
@@ -100,36 +98,36 @@ def sampling(session: Session) -> dict[str, Any]:
 
 
 MODELLED_AS = (
-    f"for {MODELLED_GPUS} GPUs, from the times measured on fewer. Systems on the CPU: the same cores make twice the "
-    "mini-batches in twice the time. Those that read the topology in host memory over a link of each GPU: the time on "
-    "the most GPUs that ran. Those with a graph in parts: the line through their times over the remote share of random "
+    f"for {crew.MODELLED_GPUS} GPUs, from the times measured on fewer. Systems on the CPU: the same cores make twice "
+    "the mini-batches in twice the time. Those that read the topology in host memory over a link of each GPU: the time "
+    "on the most GPUs that ran. Those with a graph in parts: the line through their times over the remote share of random "
     "parts, 1 - 1 / GPUs, where two numbers of GPUs or more ran. What else eight GPUs share it leaves out"
 )
 """What the record says of its modelled rows."""
 
 
 def on_more(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of table 6 on :data:`MODELLED_GPUS`, see :data:`MODELLED_AS`, from the measured ones of a graph."""
+    """Rows of table 6 on :data:`.crew.MODELLED_GPUS`, see :data:`MODELLED_AS`, from the measured ones of a graph."""
     by_system: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        if "us" in row and 1 < row["gpus"] < MODELLED_GPUS:
+        if "us" in row and 1 < row["gpus"] < crew.MODELLED_GPUS:
             by_system.setdefault(row["system"], []).append(row)
     found = []
     for system, ran in by_system.items():
         last = max(ran, key=lambda row: int(row["gpus"]))
         if system in running.CPU_SYSTEMS:
-            us = last["us"] * MODELLED_GPUS / last["gpus"]
+            us = last["us"] * crew.MODELLED_GPUS / last["gpus"]
         elif system in running.BY_HOST_LINK:
             us = last["us"]
         elif len(ran) > 1:
             line = np.polyfit([1 - 1 / row["gpus"] for row in ran], [row["us"] for row in ran], 1)
-            us = float(np.polyval(line, 1 - 1 / MODELLED_GPUS))
+            us = float(np.polyval(line, 1 - 1 / crew.MODELLED_GPUS))
         else:
             continue
         kept = ("graph", "system", "batch_size", "by", "rows", "edges")
         found.append({
             **{name: last[name] for name in kept if name in last}, "part": "table 6, modelled",
-            "gpus": MODELLED_GPUS, "us": us,
+            "gpus": crew.MODELLED_GPUS, "us": us,
         })  # fmt: skip
     return found
 

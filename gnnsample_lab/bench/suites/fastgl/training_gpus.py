@@ -7,16 +7,12 @@ from typing import Any
 from gnnsample_lab.bench import common
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suites.dsp import crew
-from gnnsample_lab.pipeline.schedule.records import run_of
-from gnnsample_lab.pipeline.schedule.simulate import simulate
 from gnnsample_lab.systems.train import train
 
 from .papers import left_gb
 from .training import record, verify
 
 SYSTEMS = ("dgl", "fastgl", "lab")
-MODELLED_GPUS = 8
-"""Of FastGL's machine."""
 EPOCHS, QUICK_EPOCHS = 6, 4
 """The first warms up; of an odd number of others the median is one that ran."""
 
@@ -54,7 +50,8 @@ def figure14a(session: Session) -> dict[str, Any]:
             })  # fmt: skip
             session.say(f"{name}, {system}, {gpus} GPUs: {epoch.total_us / 1e3:.1f} ms an epoch")
             if gpus == crew.most_ranks():
-                modelled[system] = alone / 1e6 / modelled_epoch_s(result)
+                _, timeline = crew.on_more_gpus(result)
+                modelled[system] = alone / 1e6 / timeline.epoch_s
     for row in rows:
         same = next(r for r in rows if r["system"] == "dgl" and r["gpus"] == row["gpus"])
         row["over_dgl"] = same["epoch_s"] / row["epoch_s"]
@@ -63,18 +60,12 @@ def figure14a(session: Session) -> dict[str, Any]:
         batch_size_of="a GPU; a step has as many times the seeds, and gradients are added up",
         reorder="on several GPUs mini-batches keep their order",
         modelled={
-            "gpus": MODELLED_GPUS, "over_one": modelled,
+            "gpus": crew.MODELLED_GPUS, "over_one": modelled,
             "from": f"the schedule model, fed with the stages of the run on {crew.most_ranks()} GPUs as they were "
-            "there: what more GPUs cost each other on links, in host memory and on the host's cores is left out",
+            f"there: {crew.LEFT_OUT} is left out",
         },
         what="epoch_s: the median epoch after the first, with the 10th and 90th percentile of all after the first; "
         "stages: milliseconds a mini-batch of that epoch, those that overlap add up to more",
     )  # fmt: skip
     said = ", ".join(f"{system} {gain:.2f} x" for system, gain in modelled.items())
-    return found | {"notes": [f"Modelled, {MODELLED_GPUS} GPUs over one: {said}.", *crew.notes()]}
-
-
-def modelled_epoch_s(result: Any) -> float:
-    """Seconds of the run's median epoch on :data:`MODELLED_GPUS`, as many slices with the stage times that they had."""
-    run = run_of(common.median_epoch(result))
-    return float(simulate(run.times, run.executor or "serial", gpus=MODELLED_GPUS, **run.options).epoch_s)
+    return found | {"notes": [f"Modelled, {crew.MODELLED_GPUS} GPUs over one: {said}.", *crew.notes()]}
