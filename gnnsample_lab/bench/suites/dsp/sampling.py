@@ -99,9 +99,9 @@ def sampling(session: Session) -> dict[str, Any]:
 
 MODELLED_AS = (
     f"for {crew.MODELLED_GPUS} GPUs, from the times measured on fewer. Systems on the CPU: the same cores make twice "
-    "the mini-batches in twice the time. Those that read the topology in host memory over a link of each GPU: the time "
-    "on the most GPUs that ran. Those with a graph in parts: the line through their times over the remote share of random "
-    "parts, 1 - 1 / GPUs, where two numbers of GPUs or more ran. What else eight GPUs share it leaves out"
+    "the mini-batches in twice the time. Those that read the topology in host memory over a link of each GPU: the "
+    "time on the most GPUs that ran. Those with a graph in parts: the line through their times over the remote share "
+    "of random parts, 1 - 1 / GPUs, where two numbers of GPUs or more ran. What else eight GPUs share it leaves out"
 )
 """What the record says of its modelled rows."""
 
