@@ -26,7 +26,6 @@ NEEDS_NCU = {"L1 %", "L2 %", "compute %", "memory %"}
 NEEDS_A_DISK = {"disk to host ms"}
 """A column that is empty for generated graphs, which come from no disk."""
 NOT_YET = {
-    *(("aggregation", header) for header in ("rows by community us", "of bound, by community")),
     ("dsp-sampling", "samplers"),
     ("fused-step", "model"),
     *((suite, "L2") for suite in ("fused-step", "inference", "step")),

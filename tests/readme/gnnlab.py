@@ -224,6 +224,7 @@ def stages(table1: Record, fig3: Record) -> Phrases:
         for of in (rows(table1), rows(table1["paper"]))
     )
     alike = [each["similarity_percent"] for each in rows(fig3) if "similarity_percent" in each]
+    scratch = values(fig3, "percent", stage="sample, scratch")
     return [
         f"partly, {cards(table1)}",
         f"Table 1, {sizes(table1['graphs'])}",
@@ -231,10 +232,7 @@ def stages(table1: Record, fig3: Record) -> Phrases:
         Said(f"extraction is {percent([dgl])} of DGL's epoch (paper {percent([paper])})", dgl < paper),
         f"Figure 3, {sizes(fig3['graphs'])}",
         f"what a stage needs is {span(alike, '%', whole)} alike in two epochs",
-        Said(
-            "what sampling takes for a while is missing in the record",
-            not any(each["gb"] for each in rows(fig3, stage="sample, scratch")),
-        ),
+        f"of what all stages need, sampling takes {span(scratch, '%')} for a while",
         unlike(table1),
     ]
 

@@ -103,9 +103,9 @@ def full_size(of: Record, twins: int) -> bool:
 
 
 def ran(*records: Record, gpus: int = 1) -> Said:
-    """ "in full on one H200": on what the records were made, all of them alike."""
-    (card,) = {cards(each, gpus) for each in records}
-    return Said(f"in full on {card}", in_full(*records))
+    """ "in full on one H200": on what the records were made, each card once, in the records' order."""
+    used = dict.fromkeys(cards(each, gpus) for each in records)
+    return Said(f"in full on {' and '.join(used)}", in_full(*records))
 
 
 # ---- verdicts --------------------------------------------------------------------------------------------------------
