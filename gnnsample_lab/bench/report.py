@@ -146,8 +146,18 @@ def origin(record: dict[str, Any]) -> str:
     )
     quick = ", quick run" if record["settings"].get("quick") else ""
     return (
-        f"measured on {where}, Python {at['python']}, recorded at {state(record)}, {at['date'][:10]}{quick}"
+        f"measured on {where}{_host(at)}, Python {at['python']}, recorded at {state(record)}, "
+        f"{at['date'][:10]}{quick}"
     )
+
+
+def _host(at: dict[str, Any]) -> str:
+    """How quick the host was, of records that say it."""
+    found = at.get("host")
+    if found is None:
+        return ""
+    launch = "" if found["launch_us"] is None else f" a launch and its wait {found['launch_us']:.1f} us,"
+    return f", on its host{launch} 10 000 turns of a loop {found['python_us']:.0f} us"
 
 
 def tables(record: dict[str, Any]) -> list[Table]:

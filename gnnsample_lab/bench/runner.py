@@ -64,6 +64,7 @@ def run(
     """
     if name not in SUITES:
         raise LookupError(f"suite must be one of {', '.join(SUITES)} (got {name!r})")
+    from .host_speed import host_speed
     from .session import Session
 
     session = session or Session(quick, graphs, say)
@@ -71,12 +72,15 @@ def run(
         session.require_gpu(name)
     records.commit()  # a wrong LAB_COMMIT is said now, not after an hour
     ran = source.of_function(SUITES[name].path)
+    session.make_room()
+    host = host_speed()
     began = time.perf_counter()
     arguments = (records.trace_folder(folder, session.quick),) if name == "traces" else ()
     body = _function(name)(session, *arguments)
     record = {
         "format": records.FORMAT, "suite": name, "about": SUITES[name].about, "origin": "measured",
-        "environment": records.environment(), "source": ran, "seconds": time.perf_counter() - began, **body,
+        "environment": {**records.environment(), "host": host}, "source": ran,
+        "seconds": time.perf_counter() - began, **body,
     }  # fmt: skip
     record["settings"] = {"quick": session.quick, **record["settings"]}
     record["paper"] = SUITES[name].paper

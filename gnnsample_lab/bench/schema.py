@@ -91,6 +91,7 @@ _GPU: dict[str, _Check] = {
     "name": _text, "driver": _text, "cuda_runtime": _text, "cupy": _text, "num_sms": _count, "l2_bytes": _count,
     "memory_bytes": _count,
 }  # fmt: skip
+_HOST: dict[str, _Check] = {"python_us": _number, "launch_us": lambda value: value is None or _number(value)}
 
 
 _COMPARED = {name: _ENVIRONMENT[name] for name in ("date", "commit", "modified", "cpu", "cpu_cores")}
@@ -118,6 +119,8 @@ def problems(record: Mapping[str, Any]) -> list[str]:
         found += _wrong(gpu, _GPU, "environment.gpu.")
     elif gpu is not None or "gpu" not in at:
         found.append("environment.gpu is neither null nor a description")
+    if "host" in at:  # of newer records
+        found += _wrong(at["host"], _HOST, "environment.host.")
     for name, about in record.get("compared", {}).items():
         found += _wrong(about.get("environment", {}), _COMPARED, f"compared.{name}.environment.")
     if record["format"] >= 2:

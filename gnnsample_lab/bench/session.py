@@ -28,6 +28,8 @@ from .suite import PUBLISHED_QUEUE, Unavailable, VerificationError
 GRAPHS = ("rmat", "products-like")
 PASSES = {True: 5, False: 9}
 """Timed passes of a quick and of a full run; a row shows their median, p10 and p90."""
+ROOM = 1 / 3
+"""Share of the GPU's memory that is free when a suite begins, if dropping what earlier ones keep can do that."""
 FUSED = 32
 """Mini-batches of a call where suites sample several at once."""
 _MOST_CALLS = 100
@@ -206,6 +208,17 @@ class Session:
             import cupy
 
             cupy.get_default_memory_pool().free_all_blocks()
+
+    def make_room(self) -> None:
+        """:meth:`forget`, where less than :data:`ROOM` of the GPU's memory is free: what the suites before keep would
+        be more than the next one leaves room for, which fits where it runs alone."""
+        if runtime.cuda_available():
+            free, total = runtime.gpu_memory()
+            if free < ROOM * total:
+                self.say(
+                    f"graphs of earlier suites are dropped: {free / 1e9:.1f} GB of {total / 1e9:.1f} are free"
+                )
+                self.forget()
 
     def batches(self, name: str, batch_size: int, count: int) -> list[Any]:
         """``count`` batches of distinct seeds on the GPU, ``int64``: the training vertices in random order, all

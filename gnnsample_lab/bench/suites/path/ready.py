@@ -17,6 +17,7 @@ import numpy as np
 
 from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.floors import bound, floor
+from gnnsample_lab.bench.host_speed import launch_times
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl import training
@@ -62,7 +63,7 @@ def ready(session: Session) -> dict[str, Any]:
     session.require_gpu("path")
     training.require_torch(session)
     rows: list[dict[str, Any]] = []
-    checked, host_us = 0, _launch_and_wait_us()
+    checked, host_us = 0, statistics.median(launch_times())
     constants = session.constants = session.constants or floor.machine_constants()
     for size, fanouts, together in CASES[:1] if session.quick else CASES:
         graph = session.graph(GRAPH)
@@ -103,13 +104,6 @@ def ready(session: Session) -> dict[str, Any]:
         "verification": {"exports_equal_to_blocks": checked},
         "graphs": {**session.facts([GRAPH]), **common.facts(session, names)}, "rows": rows,
     }  # fmt: skip
-
-
-def _launch_and_wait_us() -> float:
-    """Wall microseconds of a call that does next to nothing on the GPU: one launch and one wait, the median."""
-    work = floor.reading(16, 1)  # holds what the graph reads
-    (empty,) = timing.capture_all([work])
-    return statistics.median(timing.wall_times(lambda _: empty.launch(), 64))
 
 
 def _sampler(graph: Any, fanouts: tuple[int, ...], stage: str) -> NeighborSampler:

@@ -1,0 +1,51 @@
+"""How quick the host is that a suite ran on, beside its GPU.
+
+Wall times of a mini-batch are as much the host's as the card's, and two machines with the same card need not have the
+same host, or it to themselves. So a record says how long a loop of Python, and a launch and its wait, took there.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from gnnsample_lab.device import runtime
+
+from . import timing
+from .floors import floor
+
+TURNS = 10_000
+"""Turns of the loop, each an addition."""
+_PASSES = 15
+_LAUNCHES = 64
+
+
+def host_speed() -> dict[str, Any]:
+    """Microseconds of this host, for a record's environment.
+
+    Returns:
+        ``python_us``: of :data:`TURNS` turns of a loop; ``launch_us``: of :func:`launch_times`, None without a GPU.
+        Both are medians, beside ``p10_..`` and ``p90_..``.
+    """
+    times = {"python_us": [_loop_us() for _ in range(_PASSES)]}
+    if runtime.cuda_available():
+        times["launch_us"] = launch_times()
+    found: dict[str, Any] = {"launch_us": None}
+    for name, of in times.items():
+        found |= {key: value for key, value in timing.spread(of, name).items() if key != "passes"}
+    return found
+
+
+def launch_times() -> list[float]:
+    """Wall microseconds of calls that do next to nothing on the GPU: one launch of a CUDA graph with one kernel, which
+    reads 16 bytes, and one wait."""
+    work = floor.reading(16, 1)  # holds what the graph reads
+    (empty,) = timing.capture_all([work])
+    return timing.wall_times(lambda _: empty.launch(), _LAUNCHES)
+
+
+def _loop_us() -> float:
+    began, total = time.perf_counter_ns(), 0
+    for i in range(TURNS):
+        total += i
+    return (time.perf_counter_ns() - began) / 1e3
