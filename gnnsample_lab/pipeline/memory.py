@@ -47,6 +47,16 @@ class Held(NamedTuple):
 NOTHING = Held()
 
 
+class GivenBack:
+    """How often (``times``) pools at the limit of a budget gave unused blocks back and tried again.
+
+    Each time the host waits for the GPU: a run that does so in every mini-batch is slow for want of memory.
+    """
+
+    def __init__(self) -> None:
+        self.times = 0
+
+
 def held(device: str) -> Held:
     """The most that has been held since :func:`reset_pools` (PyTorch's peak, CuPy's total); nothing on a CPU."""
     if device == "cpu":

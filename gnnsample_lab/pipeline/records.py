@@ -145,7 +145,9 @@ class RankMemory(NamedTuple):
     that the run held, topology and cache included; 0 on a CPU. By who held it when the run was over: ``cupy`` (CuPy's
     pool: topology, cache, samples), ``torch`` (the most of PyTorch's allocator: model, activations, rows of a
     mini-batch), ``peers`` (what other ranks read, outside pools). ``apart``: in use on the GPU and counted nowhere
-    here: the CUDA context, kernels, NCCL, and other processes.
+    here: the CUDA context, kernels, NCCL, and other processes. ``given_back``: how often pools at the limit of
+    ``budget_gb`` gave unused blocks back, and waited for the GPU; where that is as often as there are mini-batches, a
+    smaller cache or a larger budget is quicker.
     """
 
     rank: int
@@ -158,6 +160,7 @@ class RankMemory(NamedTuple):
     torch: int = 0
     peers: int = 0
     apart: int = 0
+    given_back: int = 0
 
 
 @dataclass(frozen=True)

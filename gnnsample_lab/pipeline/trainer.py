@@ -26,7 +26,7 @@ from .clock import StageClock
 from .exchange import SliceExchange
 from .factored.slots import OwnSlots
 from .features import CachedSource, FusedSource, MatchedSource, sources_of, summed_picks, totals
-from .memory import NOTHING, Held, held
+from .memory import NOTHING, GivenBack, Held, held
 from .parked import Parking
 from .plan import EpochPlan, NoBatch, copies_of, equal_slice
 from .records import EpochRecord
@@ -198,6 +198,7 @@ class Trainer:
         self.settings: dict[str, Any] = {}
         self.others: Held = NOTHING
         self.working = 0
+        self.given_back = GivenBack()
         self.checkpoint: Path | None = None
         self.checkpoint_steps = 0
         self.told: Callable[[], None] | None = None

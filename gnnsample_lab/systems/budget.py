@@ -11,10 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gnnsample_lab.checks import real
-from gnnsample_lab.pipeline.memory import NOTHING, Held, held, reset_pools
-
-_SEGMENTS = 64 << 20
-"""What PyTorch's allocator may hold beside what is in use: it takes memory by segments of 2 to 20 MiB."""
+from gnnsample_lab.pipeline.memory import NOTHING, GivenBack, Held, held, reset_pools
 
 _GAPS = 16 << 20
 """PyTorch's allocator never fills its segments, of 2 to 20 MiB, to their ends."""
@@ -87,25 +84,27 @@ def limits(budget_bytes: int, before: Held, working: int) -> tuple[int, int]:
     """The most bytes that CuPy's pool and PyTorch's allocator may hold, which are the budget together.
 
     Each gets what it has held so far, and CuPy ``working`` bytes, which mini-batches took in the trial of a step. Of
-    what is then left PyTorch gets a quarter of its trial, as mini-batches differ, but at most half, and a quarter where
-    a trial says what CuPy needs; CuPy, with several mini-batches under way and gaps between them, gets the rest.
+    what is then left PyTorch gets a quarter, as mini-batches differ; CuPy, with several under way and gaps between
+    them, gets the rest. Without a trial nobody knows what either needs, and each gets half.
 
     Args:
         before: graph and cache in CuPy's pool, PyTorch's peak in the trial, memory of peers.
+        working: 0 without a trial: the size of the cache was given, or there is none.
     """
     spare = max(0, budget_bytes - before.total - working)
-    of_torch = before.torch + min(before.torch // 4 + _SEGMENTS, spare // (4 if working else 2))
+    of_torch = before.torch + spare // (4 if working else 2)
     return budget_bytes - before.peers - of_torch, of_torch
 
 
 @contextlib.contextmanager
 def kept_to(
     budget_bytes: int | None, device: str, others: Held = NOTHING, working: int = 0
-) -> Iterator[None]:
+) -> Iterator[GivenBack]:
     """Inside, PyTorch's and CuPy's pools hold at most ``budget_bytes`` of the GPU together; None or a CPU: no bound.
 
     A pool keeps blocks that it does not need while there is memory, so that its size says more of the card than of the
-    work. At their limits (:func:`limits`) the pools give such blocks back and try again, as at the end of a card.
+    work. At their limits (:func:`limits`) the pools give such blocks back and try again, as at the end of a card; what
+    is yielded says, when the block is left, how often.
 
     Args:
         others: what was held before the run, and does not count.
@@ -115,8 +114,9 @@ def kept_to(
         MemoryError: there is nothing left to train with, or a pool cannot go on within its part; the message names
             which.
     """
+    given_back = GivenBack()
     if budget_bytes is None or device == "cpu":
-        yield
+        yield given_back
         return
     import cupy
     import torch
@@ -130,10 +130,11 @@ def kept_to(
     limit, whole = pool.get_limit(), torch.cuda.mem_get_info()[1]
     pool.set_limit(size=of_cupy + others.cupy)
     allocate = cupy.cuda.get_allocator()
-    cupy.cuda.set_allocator(_trying_again(allocate, pool))
+    cupy.cuda.set_allocator(_trying_again(allocate, pool, given_back))
+    retried = _torch_retries()
     try:
         with torch_kept_to((of_torch + others.torch) / whole):
-            yield
+            yield given_back
     except torch.OutOfMemoryError as error:
         what = f"model, activations and gradients need beside graph and cache ({before})"
         raise MemoryError(f"{_less(budget_bytes)} {what}: {error}") from error
@@ -141,6 +142,7 @@ def kept_to(
         what = f"samples and what is made of them need beside graph and cache ({before})"
         raise MemoryError(f"{_less(budget_bytes)} {what}: {error}") from error
     finally:
+        given_back.times += _torch_retries() - retried
         cupy.cuda.set_allocator(allocate)
         pool.set_limit(size=limit)
 
@@ -162,8 +164,15 @@ def torch_kept_to(fraction: float) -> Iterator[None]:
         torch.cuda.set_per_process_memory_fraction(before)
 
 
-def _trying_again(allocate: Callable[[int], Any], pool: Any) -> Callable[[int], Any]:
-    """``allocate``, which at the limit of CuPy's pool gives unused blocks back and tries again.
+def _torch_retries() -> int:
+    """How often PyTorch's allocator has given unused blocks back and tried again, in this process."""
+    import torch
+
+    return int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
+
+
+def _trying_again(allocate: Callable[[int], Any], pool: Any, given_back: GivenBack) -> Callable[[int], Any]:
+    """``allocate``, which at the limit of CuPy's pool gives unused blocks back, which is counted, and tries again.
 
     PyTorch's allocator does so by itself; CuPy's pool, in some versions, only at the end of the card: it would
     refuse a mini-batch that is a little larger than the last one, whose block is free.
@@ -175,6 +184,7 @@ def _trying_again(allocate: Callable[[int], Any], pool: Any) -> Callable[[int], 
             return allocate(size)
         except OutOfMemoryError:
             pool.free_all_blocks()
+            given_back.times += 1
             return allocate(size)
 
     return allocated

@@ -81,7 +81,7 @@ def memory_of(trainer: Any, rank: int, role: str, records: list[EpochRecord]) ->
     held = trainer.held()
     return RankMemory(
         rank, role, topology, int(cache.nbytes), float(cache.ratio), max(held.total, *(r.peak_bytes for r in records)),
-        held.cupy, held.torch, held.peers, apart(trainer.device),
+        held.cupy, held.torch, held.peers, apart(trainer.device), trainer.given_back.times,
     )  # fmt: skip
 
 

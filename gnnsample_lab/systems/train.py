@@ -595,7 +595,7 @@ def run_epochs(
                 trainer.resume(job["resume"])
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
         budget = bytes_of(given["budget_gb"])
-        with kept_to(budget, device, trainer.others, trainer.working):
+        with kept_to(budget, device, trainer.others, trainer.working) as trainer.given_back:
             for number in range(job["epochs"]):
                 if not len(trainer.plan(number)):
                     continue  # the run that is resumed had done all of it

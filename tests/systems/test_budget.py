@@ -10,7 +10,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.pipeline import memory
-from gnnsample_lab.pipeline.memory import NOTHING, Held
+from gnnsample_lab.pipeline.memory import NOTHING, GivenBack, Held
 from gnnsample_lab.systems import budget
 from gnnsample_lab.systems.features import Sizing, topology_bytes
 
@@ -112,10 +112,11 @@ def test_an_epoch_beyond_the_budget_ends_the_run(graph, monkeypatch):
 @pytest.mark.parametrize(
     ("whole", "working", "of_torch"),
     [
-        (476, 0, 120),  # nobody knows what mini-batches take: half of the rest, at most a quarter and 64 MiB
+        (476, 0, 148.5),  # nobody knows what mini-batches take: half of the rest
         (476, 190, 48),  # they take 190: a quarter of what is then left
         (476, 300, 42),  # more than there is: PyTorch keeps what its trial took
-        (4000, 190, 119),
+        (4000, 190, 928.75),
+        (16000, 0, 7910.5),  # of a large card a model beside a cache of a given size has half, too
     ],
 )
 def test_mini_batches_get_what_their_trial_took(whole, working, of_torch):
@@ -196,9 +197,10 @@ def test_a_refused_allocation_is_tried_again_once(monkeypatch):
             raise OutOfMemoryError
         return size
 
-    again = budget._trying_again(allocate, SimpleNamespace(free_all_blocks=kept.clear))
-    assert again(40) == 40 and kept == [60]
-    assert again(70) == 70 and kept == []
+    given_back = GivenBack()
+    again = budget._trying_again(allocate, SimpleNamespace(free_all_blocks=kept.clear), given_back)
+    assert again(40) == 40 and kept == [60] and given_back.times == 0
+    assert again(70) == 70 and kept == [] and given_back.times == 1
     with pytest.raises(OutOfMemoryError):
         again(101)
 
@@ -212,8 +214,10 @@ def test_a_pool_at_its_limit_gives_unused_blocks_back():
     pool, size = cupy.cuda.MemoryPool(), 96 << 20
     pool.malloc(size)  # dropped at once: the pool keeps its block
     pool.set_limit(size=size + size // 2)
-    again = budget._trying_again(pool.malloc, pool)
+    given_back = GivenBack()
+    again = budget._trying_again(pool.malloc, pool, given_back)
     made = again(size + 512)
+    assert given_back.times == 1
     assert made.mem.size >= size + 512 and pool.total_bytes() <= size + size // 2
     with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
         again(size)

@@ -74,6 +74,28 @@ def test_less_memory_less_cache(wide):
     np.testing.assert_allclose(found.losses, large.losses, atol=1e-4)
 
 
+@pytest.mark.parametrize("given", [{"cache_ratio": 0.1}, {"cache_gb": 0.02}, {}])
+def test_a_large_budget_is_enough_whatever_sized_the_cache(wide, given):
+    """A step whose activations are hundreds of megabytes: without a trial PyTorch's part was 64 MiB."""
+    system = "gnnlab" if given else "dgl"  # which has no cache, and so no trial
+    options = {**OPTIONS, "hidden": 1024, "batch_size": 4096}
+    [held] = lab.train(wide, system=system, budget_gb=16, **given, **options).memory
+    assert held.torch > 200e6 and held.peak <= 16e9 and held.given_back == 0
+
+
+def test_how_often_pools_gave_blocks_back_is_told(wide):
+    """The smallest budget, to a percent, with which these steps run beside no cache."""
+    low, high = 0.02, 2.0
+    while high > 1.01 * low:
+        middle = (low + high) / 2
+        try:
+            found = lab.train(wide, system="gnnlab", cache_gb=0, budget_gb=middle, **OPTIONS)
+            high = middle
+        except MemoryError:
+            low = middle
+    assert found.memory[0].given_back > 0
+
+
 def test_cache_gb_sizes_the_cache_alone(wide):
     found = lab.train(wide, system="gnnlab", cache_gb=0.02, **OPTIONS)
     [held] = found.memory
