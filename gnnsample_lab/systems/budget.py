@@ -13,6 +13,9 @@ from typing import Any
 from gnnsample_lab.checks import real
 from gnnsample_lab.pipeline.memory import NOTHING, GivenBack, Held, held, reset_pools
 
+_WITHOUT_MODEL = 64 << 20
+"""What PyTorch's allocator gets on a GPU that samples alone."""
+
 _GAPS = 16 << 20
 """PyTorch's allocator never fills its segments, of 2 to 20 MiB, to their ends."""
 
@@ -80,25 +83,28 @@ def cache_beside(budget_bytes: int, trial: Held, working: int) -> int:
     return max(0, left - max(left // 10, trial.torch // 4 + working * 3 // 4 + _GAPS))
 
 
-def limits(budget_bytes: int, before: Held, working: int) -> tuple[int, int]:
+def limits(budget_bytes: int, before: Held, working: int, trains: bool = True) -> tuple[int, int]:
     """The most bytes that CuPy's pool and PyTorch's allocator may hold, which are the budget together.
 
     Each gets what it has held so far, and CuPy ``working`` bytes, which mini-batches took in the trial of a step. Of
     what is then left PyTorch gets a quarter, as mini-batches differ; CuPy, with several under way and gaps between
-    them, gets the rest. Without a trial nobody knows what either needs, and each gets half.
+    them, gets the rest. Without a trial nobody knows what either needs, and each gets half; where nothing is trained
+    CuPy gets nearly all.
 
     Args:
         before: graph and cache in CuPy's pool, PyTorch's peak in the trial, memory of peers.
         working: 0 without a trial: the size of the cache was given, or there is none.
+        trains: False on a GPU that samples alone.
     """
     spare = max(0, budget_bytes - before.total - working)
-    of_torch = before.torch + spare // (4 if working else 2)
+    share = spare // (4 if working else 2)
+    of_torch = before.torch + (share if trains else min(share, _WITHOUT_MODEL))
     return budget_bytes - before.peers - of_torch, of_torch
 
 
 @contextlib.contextmanager
 def kept_to(
-    budget_bytes: int | None, device: str, others: Held = NOTHING, working: int = 0
+    budget_bytes: int | None, device: str, others: Held = NOTHING, working: int = 0, trains: bool = True
 ) -> Iterator[GivenBack]:
     """Inside, PyTorch's and CuPy's pools hold at most ``budget_bytes`` of the GPU together; None or a CPU: no bound.
 
@@ -109,6 +115,7 @@ def kept_to(
     Args:
         others: what was held before the run, and does not count.
         working: bytes that mini-batches took of CuPy's pool in the trial of a step; 0 where there was none.
+        trains: False on a GPU that samples alone.
 
     Raises:
         MemoryError: there is nothing left to train with, or a pool cannot go on within its part; the message names
@@ -126,7 +133,7 @@ def kept_to(
     reset_pools()
     before = Held(held(device).cupy, trial.torch, trial.peers).less(others)
     within_budget(f"graph, cache and model ({before})", before.total, budget_bytes)
-    of_cupy, of_torch = limits(budget_bytes, before, working)
+    of_cupy, of_torch = limits(budget_bytes, before, working, trains)
     limit, whole = pool.get_limit(), torch.cuda.mem_get_info()[1]
     pool.set_limit(size=of_cupy + others.cupy)
     allocate = cupy.cuda.get_allocator()

@@ -141,6 +141,13 @@ def test_a_cache_leaves_room_for_larger_mini_batches_than_the_trials(whole, fits
     assert budget.cache_beside(10**10, NOTHING, 0) == 9 * 10**9
 
 
+def test_a_sampler_leaves_its_memory_to_samples():
+    before = Held(cupy=221 * 10**6, torch=2 * 10**6)
+    cupy, torch = budget.limits(3 * 10**9, before, 0, trains=False)
+    assert cupy + torch == 3 * 10**9 and torch == before.torch + (64 << 20)
+    assert budget.limits(230 * 10**6, before, 0, trains=False)[1] == pytest.approx(5.5e6)
+
+
 def test_memory_of_peers_is_no_pools():
     assert sum(budget.limits(10**9, Held(10**8, 10**8, 3 * 10**8), 0)) == 7 * 10**8
 
