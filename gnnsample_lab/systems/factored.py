@@ -87,8 +87,7 @@ def train_factored(
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
         setup_us = (time.perf_counter() - begin) * 1e6
         budget = bytes_of(given["budget_gb"])
-        trains = rank.index in split.replicas
-        with kept_to(budget, device, trainer.others, trainer.working, trains) as trainer.given_back:
+        with kept_to(budget, device, trainer.others, trainer.working, member.has_model) as trainer.given_back:
             for number in range(job["epochs"]):
                 if not len(trainer.plan(number)):
                     continue
