@@ -37,8 +37,8 @@ def host_speed() -> dict[str, Any]:
 
 
 def launch_times() -> list[float]:
-    """Wall microseconds of calls that do next to nothing on the GPU: one launch of a CUDA graph with one kernel, which
-    reads 16 bytes, and one wait."""
+    """Wall microseconds of a call that does next to nothing on the GPU, medians of passes: one launch of a CUDA graph
+    with one kernel, which reads 16 bytes, and one wait."""
     work = floor.reading(16, 1)  # holds what the graph reads
     (empty,) = timing.capture_all([work])
     return timing.wall_times(lambda _: empty.launch(), _LAUNCHES)

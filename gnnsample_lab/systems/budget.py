@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gnnsample_lab.checks import real
-from gnnsample_lab.pipeline.memory import NOTHING, GivenBack, Held, held, reset_pools
+from gnnsample_lab.pipeline.memory import NOTHING, GivenBack, Held, held, reset_pools, rounding
 
 _WITHOUT_MODEL = 64 << 20
 """What PyTorch's allocator gets on a GPU that samples alone."""
@@ -80,7 +80,7 @@ def cache_beside(budget_bytes: int, trial: Held, working: int) -> int:
     CuPy's working memory stay free, and a tenth of what is left at least.
     """
     left = max(0, budget_bytes - trial.total)
-    return max(0, left - max(left // 10, trial.torch // 4 + working * 3 // 4 + _GAPS))
+    return max(0, left - max(left // 10, trial.torch // 4 + working // 4 + _GAPS))
 
 
 def limits(budget_bytes: int, before: Held, working: int, trains: bool = True) -> tuple[int, int]:
@@ -140,7 +140,7 @@ def kept_to(
     cupy.cuda.set_allocator(_trying_again(allocate, pool, given_back))
     retried = _torch_retries()
     try:
-        with torch_kept_to((of_torch + others.torch) / whole):
+        with torch_kept_to((of_torch + others.torch) / whole), rounding():
             yield given_back
     except torch.OutOfMemoryError as error:
         what = f"model, activations and gradients need beside graph and cache ({before})"
@@ -182,17 +182,23 @@ def _trying_again(allocate: Callable[[int], Any], pool: Any, given_back: GivenBa
     """``allocate``, which at the limit of CuPy's pool gives unused blocks back, which is counted, and tries again.
 
     PyTorch's allocator does so by itself; CuPy's pool, in some versions, only at the end of the card: it would
-    refuse a mini-batch that is a little larger than the last one, whose block is free.
+    refuse a mini-batch that is a little larger than the last one, whose block is free. In others it tells nobody, but
+    the pool has not grown by the block that it took then.
     """
     from cupy.cuda.memory import OutOfMemoryError
 
     def allocated(size: int) -> Any:
+        before = pool.total_bytes()
         try:
-            return allocate(size)
+            found = allocate(size)
         except OutOfMemoryError:
             pool.free_all_blocks()
             given_back.times += 1
             return allocate(size)
+        grown = pool.total_bytes() - before
+        if grown < 0 or 0 < grown < size:
+            given_back.times += 1
+        return found
 
     return allocated
 

@@ -348,7 +348,7 @@ def _ratios(
         mine = CPU_RATIO if budget is None else min(1.0, rows_in(budget, n, row_bytes) / max(n, 1))
     elif rank.index in split.replicas:
         # What a training step leaves here: on a standby trainer beside the topology, on a trainer without it.
-        alone = replace(chosen, executor="overlapped", match="never", reorder=None)
+        alone = replace(chosen, executor="factored", match="never", reorder=None)
         sizing = Sizing(None, None, budget, others)
         rows, working = _sized(alone, table, sampler, network, graph, given["batch_size"], 1, sizing, device)
         mine = rows / max(n, 1)

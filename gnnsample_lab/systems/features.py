@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import weakref
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from gnnsample_lab.pipeline.features import (
     MatchedSource,
     SharedSource,
 )
-from gnnsample_lab.pipeline.memory import NOTHING, Held, give_back, held
+from gnnsample_lab.pipeline.memory import NOTHING, Held, give_back, held, rounding
 from gnnsample_lab.pipeline.trainer import Trainer
 
 from .budget import cache_beside, within_budget
@@ -45,7 +46,8 @@ class Sizing:
     """How large a cache is to be; with neither, what a trial step leaves free (of the budget, where there is one).
 
     ``others``: device memory that was held before the run, which the budget is not of. ``workers``: samplers, and
-    loaders, of the overlapped executor, each of which holds mini-batches beside the cache.
+    loaders, of the overlapped executor, each of which holds mini-batches beside the cache. ``batches``: of an epoch, of
+    which no executor holds more; None where nobody knows.
     """
 
     ratio: float | None = None
@@ -53,6 +55,7 @@ class Sizing:
     budget_bytes: int | None = None
     others: Held = field(default=NOTHING, compare=False)
     workers: int = field(default=1, compare=False)
+    batches: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.ratio is not None and self.capacity_bytes is not None:
@@ -222,8 +225,9 @@ def _sized(
             return CPU_RATIO, 0
         left = sizing.budget_bytes - sampled_bytes(sampler)
         return _rows_beside(left, listed, len(table), row_bytes), 0
-    trial = _trial(system, table, sampler, model, graph, batch_size, window, sizing.workers)
-    left = memory_left_by(trial, device)
+    trial = _trial(system, table, sampler, model, graph, batch_size, window, sizing)
+    with rounding() if sizing.budget_bytes is not None else contextlib.nullcontext():
+        left = memory_left_by(trial, device)
     used = held(device).less(sizing.others)  # what a budget is of: the card may hold other things
     working = max(0, used.cupy - (sampled_bytes(sampler) if sampler.device == device else 0))
     if sizing.budget_bytes is not None:
@@ -243,7 +247,7 @@ def _rows_beside(left: int, listed: int, num_nodes: int, row_bytes: int) -> int:
 
 def _trial(
     system: System, table: np.ndarray, sampler: Any, model: Any, graph: Any, batch_size: int, window: int,
-    workers: int,
+    sizing: Sizing,
 ) -> Callable[[], None]:  # fmt: skip
     """One training step with as many mini-batches in memory as the executor keeps; on a copy of the model."""
 
@@ -258,15 +262,7 @@ def _trial(
                 executor=system.executor, captured=system.captured,
             )  # fmt: skip
             seeds = trainer.seeds[:batch_size]
-            waiting = trainer.ahead
-            if system.reorder is not None and system.match != "never":
-                waiting = min(window, -(-len(trainer.seeds) // batch_size))
-            if system.executor == "streams":
-                waiting *= 2  # the next window is sampled while this one trains
-            if system.executor == "serial":
-                waiting += 1  # the next one is sampled while its predecessor is held
-            if system.executor == "overlapped":
-                waiting += 4 + 2 * workers  # two queues of two, one at each worker
+            waiting, extracted = _in_memory(system, trainer.ahead, window, sizing)
             keep: list[Any] = []
             on_host = sampler.device == "cpu"
             if on_host:  # one will do: what counts is its copies on the device
@@ -276,14 +272,29 @@ def _trial(
                 group = [seeds] * min(trainer.ahead, waiting - len(keep))
                 keep += sampler.sample_many(group, TRIAL_BATCHES + len(keep))
             batch = keep[0]
-            held = {"serial": 1, "overlapped": 4 + workers}.get(system.executor, 3)
-            rows = [plain.extract(batch)[0] for _ in range(held)]
+            rows = [plain.extract(batch)[0] for _ in range(extracted)]
             trainer.model.train()
             for _ in range(trainer.warm_up_steps):
                 trainer.step(batch, rows[0])
             wait_for_device()
 
     return trial
+
+
+def _in_memory(system: System, ahead: int, window: int, sizing: Sizing) -> tuple[int, int]:
+    """Mini-batches that an executor keeps, and for how many of them it has rows."""
+    waiting = window if system.reorder is not None and system.match != "never" else ahead
+    waiting, rows = {
+        "serial": (waiting + 1, 1),  # the next one is sampled while its predecessor is held
+        "streams": (2 * waiting, 3),  # the next window is sampled while this one trains
+        "overlapped": (
+            waiting + 4 + 2 * sizing.workers,
+            4 + sizing.workers,
+        ),  # two queues of two, one at each worker
+        "factored": (waiting + 3, 4),  # one ready, one that is loaded, one that trains, and its predecessor
+    }.get(system.executor, (waiting, 3))
+    most = waiting if sizing.batches is None else max(1, min(waiting, sizing.batches))
+    return most, min(rows, most)
 
 
 def _shared_source(

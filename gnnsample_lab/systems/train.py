@@ -224,7 +224,8 @@ def prepare(
     busy = workers if (executor or chosen.executor) == "overlapped" else 1
     if chosen.placement == "partitioned":
         busy *= 2 * merged - 1  # a loader holds merged rows and those of each mini-batch
-    sizing = Sizing(cache_ratio, capacity_bytes, bytes_of(budget_gb), others, busy)
+    batches = -(-len(graph.splits["train"]) // batch_size)
+    sizing = Sizing(cache_ratio, capacity_bytes, bytes_of(budget_gb), others, busy, batches)
     if sizing.budget_bytes is not None and sampler.device == device:
         more = " (topology_bytes bounds it: other lists lie in host memory)" if spills(chosen) else ""
         within_budget(f"the topology{more}", sampled_bytes(sampler), sizing.budget_bytes)
