@@ -72,24 +72,32 @@ def peak_within_budget(peak_bytes: int, parts: Held, topology: int, cache: int, 
     within_budget(f"the peak of graph, cache and pools ({of_graph})", peak_bytes, budget_bytes)
 
 
-def cache_beside(budget_bytes: int, trial: Held, working: int) -> int:
-    """Bytes of a budget that a cache may take beside what the trial of a step held.
+def margins(torch: int, working: int) -> tuple[int, int]:
+    """Bytes that CuPy's pool, and PyTorch's allocator, may take beyond what they held in the trial of a step.
 
-    Mini-batches differ in size, and pools do not fit them without gaps: small arrays lie where the rows of a mini-batch
-    were, and those of the next one, a little more, need another block. So a quarter of PyTorch's part and three of
-    CuPy's working memory stay free, and a tenth of what is left at least.
+    Mini-batches differ in size. CuPy's pool is asked for few sizes, and what one has left fits the next. PyTorch's
+    allocator is asked for any: a tensor that is a little larger needs another block, and it held up to 1.6 times the
+    trial's (an H200, ``products-like``). At its limit it would go on with less, but wait for the GPU again and again.
+
+    Args:
+        torch: PyTorch's peak in the trial. working: what CuPy's pool held besides graph and cache.
     """
+    return working // 4, torch * 3 // 4 + _GAPS
+
+
+def cache_beside(budget_bytes: int, trial: Held, working: int) -> int:
+    """Bytes of a budget that a cache may take beside what the trial of a step held, and the margins of both pools; a
+    tenth of what is left at least stays free."""
     left = max(0, budget_bytes - trial.total)
-    return max(0, left - max(left // 10, trial.torch // 4 + working // 4 + _GAPS))
+    return max(0, left - max(left // 10, sum(margins(trial.torch, working))))
 
 
 def limits(budget_bytes: int, before: Held, working: int, trains: bool = True) -> tuple[int, int]:
     """The most bytes that CuPy's pool and PyTorch's allocator may hold, which are the budget together.
 
-    Each gets what it has held so far, and CuPy ``working`` bytes, which mini-batches took in the trial of a step. Of
-    what is then left PyTorch gets a quarter, as mini-batches differ; CuPy, with several under way and gaps between
-    them, gets the rest. Without a trial nobody knows what either needs, and each gets half; where nothing is trained
-    CuPy gets nearly all.
+    Each gets what it has held so far, and CuPy ``working`` bytes, which mini-batches took in the trial of a step. What
+    is then left they share as their :func:`margins` are. Without a trial nobody knows what either needs, and each gets
+    half; where nothing is trained CuPy gets nearly all.
 
     Args:
         before: graph and cache in CuPy's pool, PyTorch's peak in the trial, memory of peers.
@@ -97,7 +105,8 @@ def limits(budget_bytes: int, before: Held, working: int, trains: bool = True) -
         trains: False on a GPU that samples alone.
     """
     spare = max(0, budget_bytes - before.total - working)
-    share = spare // (4 if working else 2)
+    more_cupy, more_torch = margins(before.torch, working) if working else (1, 1)
+    share = spare * more_torch // (more_cupy + more_torch)
     of_torch = before.torch + (share if trains else min(share, _WITHOUT_MODEL))
     return budget_bytes - before.peers - of_torch, of_torch
 

@@ -113,9 +113,9 @@ def test_an_epoch_beyond_the_budget_ends_the_run(graph, monkeypatch):
     ("whole", "working", "of_torch"),
     [
         (476, 0, 148.5),  # nobody knows what mini-batches take: half of the rest
-        (476, 190, 48),  # they take 190: a quarter of what is then left
+        (476, 190, 53.6),  # they take 190: of what is then left as much as its margin is of both
         (476, 300, 42),  # more than there is: PyTorch keeps what its trial took
-        (4000, 190, 928.75),
+        (4000, 190, 1830),
         (16000, 0, 7910.5),  # of a large card a model beside a cache of a given size has half, too
     ],
 )
@@ -129,9 +129,23 @@ def test_mini_batches_get_what_their_trial_took(whole, working, of_torch):
 def test_a_cache_leaves_room_for_larger_mini_batches_than_the_trials():
     trial = Held(cupy=154 * 10**6, torch=42 * 10**6)
     beside = budget.cache_beside(540 * 10**6, trial, 144 * 10**6)
-    assert beside == pytest.approx((540 - 196 - (42 + 144) / 4) * 10**6 - (16 << 20), abs=1)
+    assert beside == pytest.approx((540 - 196 - 42 * 3 / 4 - 144 / 4) * 10**6 - (16 << 20), abs=1)
     assert budget.cache_beside(trial.total // 2, trial, 0) == 0
     assert budget.cache_beside(10**10, NOTHING, 0) == 9 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("torch", "working", "took"),
+    [
+        # Megabytes on an H200, products-like: of the trial, and what epochs then took of CuPy's and PyTorch's pools.
+        (440, 485, (500, 580)),  # serial
+        (436, 1134, (1010, 690)),  # streams
+        (438, 1280, (1290, 580)),  # overlapped
+    ],
+)
+def test_margins_are_as_large_as_what_epochs_took(torch, working, took):
+    more_cupy, more_torch = (each / 1e6 for each in budget.margins(torch * 10**6, working * 10**6))
+    assert working + more_cupy > took[0] and torch + more_torch > took[1]
 
 
 def test_a_sampler_leaves_its_memory_to_samples():
