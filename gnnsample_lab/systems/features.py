@@ -282,8 +282,10 @@ def _trial(
 
 
 def _in_memory(system: System, ahead: int, window: int, sizing: Sizing) -> tuple[int, int]:
-    """Mini-batches that an executor keeps, with one more, for the next one is not as large as what its predecessor has
-    left free; and for how many of them it has rows."""
+    """Mini-batches that an executor keeps, and for how many of them it has rows.
+
+    Rows are of one mini-batch more: small arrays come to lie where rows were, and the next ones need another block.
+    """
     waiting = window if system.reorder is not None and system.match != "never" else ahead
     waiting, rows = {
         "serial": (waiting + 1, 1),  # the next one is sampled while its predecessor is held
@@ -294,8 +296,8 @@ def _in_memory(system: System, ahead: int, window: int, sizing: Sizing) -> tuple
         ),  # two queues of two, one at each worker
         "factored": (waiting + 3, 4),  # one ready, one that is loaded, one that trains, and its predecessor
     }.get(system.executor, (waiting, 3))
-    most = waiting + 1 if sizing.batches is None else max(1, min(waiting + 1, sizing.batches))
-    return most, min(rows, most)
+    most = waiting if sizing.batches is None else max(1, min(waiting, sizing.batches))
+    return most, min(rows, most) + 1
 
 
 def _shared_source(
