@@ -104,10 +104,12 @@ def batches(
 
 
 def facts(session: Session, wanted: Sequence[str]) -> dict[str, Any]:
-    """Names and sizes of graphs that were loaded."""
+    """Names and sizes of graphs that were loaded, in this run or in the one that it resumes."""
     found = {}
     for name in wanted:
         loaded = session._kept.get(("graph", name, False)) or session._kept.get(("graph", name, True))
+        if loaded is None and session.pieces is not None:
+            loaded = graph(session, name)
         if loaded is not None:
             found[name] = graph_facts(loaded)
     return found

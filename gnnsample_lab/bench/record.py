@@ -64,11 +64,13 @@ def commit_of(environment: Mapping[str, Any]) -> str:
 
 
 def states(record: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Commit and hash of every state that rows of a record come from: one, but for records that graphs share."""
+    """Commit and hash of every state that rows of a record come from: one, but for records that graphs share, and such
+    that several runs have made, whose source is the same."""
     if "compared" in record:
         each = [about.get("environment", {}) for about in record["compared"].values()]
         return {(commit_of(at), at.get("source") or "") for at in each}
-    return {(commit_of(record["environment"]), record.get("source", {}).get("hash", ""))}
+    each = [record["environment"], *(run["environment"] for run in record.get("resumed", ()))]
+    return {(commit_of(at), record.get("source", {}).get("hash", "")) for at in each}
 
 
 def state(record: Mapping[str, Any]) -> str:

@@ -145,6 +145,8 @@ def origin(record: dict[str, Any]) -> str:
         else f"{at['cpu']}, {at['cpu_cores']} cores"
     )
     quick = ", quick run" if record["settings"].get("quick") else ""
+    count = 1 + len(record.get("resumed", ()))
+    quick += f", in {count} runs, no ratio between two of them" if count > 1 else ""
     return (
         f"measured on {where}{_host(at)}, Python {at['python']}, recorded at {state(record)}, "
         f"{at['date'][:10]}{quick}"

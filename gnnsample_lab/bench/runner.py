@@ -41,8 +41,9 @@ def run(
     folder: Path | str | None = None,
     session: Any = None,
     say: Callable[[str], None] | None = None,
+    pieces: Path | None = None,
 ) -> dict[str, Any]:
-    """Run one suite: verify, time, compute ratios and targets. Writes nothing but the traces of ``traces``.
+    """Run one suite: verify, time, compute ratios and targets. Writes nothing but the traces of ``traces``, and pieces.
 
     Args:
         name: a name of :func:`list_suites`, not ``"all"``.
@@ -52,10 +53,13 @@ def run(
             ``traces-quick`` beside it.
         session: shares graphs and recorded samples with suites that ran before.
         say: takes lines of progress.
+        pieces: file of the pieces that an earlier run, which was cut off, has done, and for those of this one; the
+            caller removes it when the record is kept. None: nothing is resumed.
 
     Returns:
         The record: ``suite``, ``environment``, ``source`` (hash of what ran), ``settings``, ``verification``,
-        ``graphs``, ``rows``, ``paper``, ``targets``, ``seconds``.
+        ``graphs``, ``rows``, ``paper``, ``targets``, ``seconds``; where pieces were resumed, ``resumed`` (by earlier
+        run, its environment and number of pieces).
 
     Raises:
         LookupError: no such suite.
@@ -65,6 +69,7 @@ def run(
     if name not in SUITES:
         raise LookupError(f"suite must be one of {', '.join(SUITES)} (got {name!r})")
     from .host_speed import host_speed
+    from .pieces import Pieces
     from .session import Session
 
     session = session or Session(quick, graphs, say)
@@ -73,20 +78,37 @@ def run(
     records.commit()  # a wrong LAB_COMMIT is said now, not after an hour
     ran = source.of_function(SUITES[name].path)
     session.make_room()
-    host = host_speed()
-    began = time.perf_counter()
+    at = {**records.environment(), "host": host_speed()}
+    began, earlier = (
+        time.perf_counter(),
+        Pieces(pieces, _alike(name, session, ran, at), at) if pieces else None,
+    )
     arguments = (records.trace_folder(folder, session.quick),) if name == "traces" else ()
-    body = _function(name)(session, *arguments)
+    session.pieces = earlier
+    try:
+        body = _function(name)(session, *arguments)
+    finally:
+        session.pieces = None
     record = {
         "format": records.FORMAT, "suite": name, "about": SUITES[name].about, "origin": "measured",
-        "environment": {**records.environment(), "host": host}, "source": ran,
-        "seconds": time.perf_counter() - began, **body,
+        "environment": at, "source": ran, "seconds": time.perf_counter() - began, **body,
     }  # fmt: skip
+    if earlier is not None and earlier.earlier():
+        record["resumed"] = earlier.earlier()
+        record["seconds"] += earlier.earlier_seconds
     record["settings"] = {"quick": session.quick, **record["settings"]}
     record["paper"] = SUITES[name].paper
     record = records.plain(record)
     record["targets"] = [target._asdict() for target in targets_of(record)]
     return record
+
+
+def _alike(name: str, session: Any, ran: dict[str, Any], at: dict[str, Any]) -> dict[str, Any]:
+    """What pieces of one record have in common."""
+    return {
+        "suite": name, "source": ran["hash"], "quick": session.quick, "graphs": session.chosen,
+        **{key: at.get(key) for key in ("gpu", "python", "packages")},
+    }  # fmt: skip
 
 
 def record_file(
@@ -197,12 +219,19 @@ def _run_and_report(name: str, options: argparse.Namespace, session: Any) -> boo
     return all(good)
 
 
+def _pieces_file(name: str, options: argparse.Namespace, session: Any) -> Path | None:
+    """Beside the record, of which graph by graph there are several in turn; None where no record is written."""
+    target = None if options.no_save else record_file(name, options.out, session.chosen, options.quick)
+    return None if target is None else target.with_name(f"{target.stem}.pieces")
+
+
 def _attempt(name: str, options: argparse.Namespace, session: Any, may_skip: bool) -> bool:
     """Run one suite, print and save its record; False when it failed."""
     out: Path | None = options.out
+    pieces = _pieces_file(name, options, session) if options.resume else None
     traces = out / records.TRACES[options.quick] if out is not None and out.suffix != ".json" else None
     try:
-        record = run(name, session=session, folder=traces)
+        record = run(name, session=session, folder=traces, pieces=pieces)
     except Unavailable as error:
         print(f"{name} {'SKIPPED' if may_skip else 'FAILED'}: {error}", flush=True)
         return may_skip
@@ -217,6 +246,8 @@ def _attempt(name: str, options: argparse.Namespace, session: Any, may_skip: boo
     print(report.text(record))
     if not options.no_save:
         _save(record, out, options.graph)
+        if pieces is not None:
+            pieces.unlink(missing_ok=True)
     print(f"{name}: {record['seconds']:.1f} s", flush=True)
     return True
 
@@ -293,6 +324,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--part", type=_part, default=(1, 1), metavar="I/N",
         help="with --within: this host's or GPU's share, where N record side by side",
+    )  # fmt: skip
+    parser.add_argument(
+        "--resume", action="store_true",
+        help="keep the pieces of a suite that are done in RECORD.pieces, and go on from there where a run was cut off: "
+        "of the same source, on the same kind of card",
     )  # fmt: skip
     parser.add_argument("--no-save", action="store_true", help="print only")
     parser.add_argument(

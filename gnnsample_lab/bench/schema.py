@@ -95,7 +95,7 @@ _HOST: dict[str, _Check] = {"python_us": _number, "launch_us": lambda value: val
 
 
 _COMPARED = {name: _ENVIRONMENT[name] for name in ("date", "commit", "modified", "cpu", "cpu_cores")}
-"""What each graph of a record says that several runs have joined."""
+"""What each graph of a record says that several runs have joined, and each run that a record has resumed."""
 
 
 def _wrong(value: Mapping[str, Any], wanted: Mapping[str, _Check], where: str) -> list[str]:
@@ -121,6 +121,9 @@ def problems(record: Mapping[str, Any]) -> list[str]:
         found.append("environment.gpu is neither null nor a description")
     if "host" in at:  # of newer records
         found += _wrong(at["host"], _HOST, "environment.host.")
+    for run in record.get("resumed", []):
+        found += _wrong(run.get("environment", {}), _COMPARED, "resumed.environment.")
+        found += _wrong(run, {"pieces": _count}, "resumed.")
     for name, about in record.get("compared", {}).items():
         found += _wrong(about.get("environment", {}), _COMPARED, f"compared.{name}.environment.")
     if record["format"] >= 2:

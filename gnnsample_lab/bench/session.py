@@ -22,7 +22,8 @@ from . import timing, verify
 from .floors import floor
 from .floors.candidates import Rotation
 from .floors.candidates_per_hop import PerHopRotation
-from .record import graph_facts, scaled
+from .pieces import Pieces
+from .record import graph_facts, plain, scaled
 from .suite import PUBLISHED_QUEUE, Unavailable, VerificationError
 
 GRAPHS = ("rmat", "products-like")
@@ -157,6 +158,7 @@ class Session:
         self._kept: dict[Any, Any] = {}
         self._unions: dict[Any, int] = {}
         self.constants: dict[str, float] = {}
+        self.pieces: Pieces | None = None
 
     @property
     def passes(self) -> int:
@@ -196,6 +198,11 @@ class Session:
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+    def piece(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """``make()`` as JSON has it: all that a suite compares with one another. With ``bench --resume`` an earlier run
+        of the suite, which was cut off, may have it already."""
+        return plain(make()) if self.pieces is None else self.pieces.get(key, make)
 
     def forget(self) -> None:
         """Free graphs and recordings: what comes next needs the memory."""

@@ -16,8 +16,8 @@ from gnnsample_lab.pipeline.memory import NOTHING, GivenBack, Held, held, reset_
 _WITHOUT_MODEL = 64 << 20
 """What PyTorch's allocator gets on a GPU that samples alone."""
 
-_GAPS = 16 << 20
-"""PyTorch's allocator never fills its segments, of 2 to 20 MiB, to their ends."""
+_GAPS = 40 << 20
+"""PyTorch's allocator never fills its segments to their ends: 20 MiB, of which each stream has its own."""
 
 
 def bytes_of(budget_gb: float | None) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common
+from gnnsample_lab.bench.record import is_modelled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.device.arrays import to_host
@@ -33,51 +34,27 @@ FASTGCN_EDGES = 130_000_000
 
 def sampling(session: Session) -> dict[str, Any]:
     """The suite's function."""
-    pool, checked = crew.ranks(session), 0
-    names = graphs(session)
+    pool, names = crew.ranks(session), graphs(session)
     rows: list[dict[str, Any]] = []
     for name in names:
         found = common.graph(session, name)
         size = crew.batch_size(found)
-        whole = crew.parts(session, name, 1)
         for world in crew.worlds()[-1 if session.quick else 0 :]:
-            folder = crew.parts(session, name, world)
-            owner = crew.cut_of(session, name, world).owner
-            usual: dict[str, Any] = {
-                "seconds": crew.seconds(session), "folder": folder, "whole": whole, "fanouts": crew.FANOUTS,
-                "weighted": False, "replace": False,
-            }  # fmt: skip
-            tasks = {world: _with_seeds(found, usual, crew.seeds_of(found, world, BATCHES, size, owner))}
-            for samplers in crew.worlds():
-                if samplers > world:
-                    given = crew.seeds_of(found, samplers, BATCHES, size)
-                    tasks[samplers] = _with_seeds(found, usual, given)
-            here = []
-            for system in (*running.SYSTEMS, *OURS[-1 if session.quick else 0 :]):
-                row = {
-                    "graph": name, "part": "table 6", "system": system, "gpus": world,
-                    "paper_gpus": world, "batch_size": size,
-                    "by": "host" if system in running.CPU_SYSTEMS else common.device(),
-                }  # fmt: skip
-                if system in running.CPU_SYSTEMS:
-                    times, problem = _on_host(pool, system, tasks, world)
-                else:
-                    times, problem = running.run(pool, tasks[world] | {"system": system}, world)
-                row |= times or {"error": problem}
-                checked += not problem
-                here.append(row)
+            here = session.piece(
+                (name, world), functools.partial(_epoch_rows, session, pool, name, world, size)
+            )
             rows += _with_epochs(name, found, here, world)
-            session.say(f"{name}, {world} ranks: " + ", ".join(map(_time, here)))
         more = on_more([row for row in rows if row["graph"] == name])
+        layers = session.piece(
+            (name, "layers"), functools.partial(_layer_rows, session, pool, name, found, size)
+        )
+        walks = session.piece(
+            (name, "walks"), functools.partial(_walk_rows, session, pool, name, found, size)
+        )
         rows += _with_epochs(name, found, more, crew.MODELLED_GPUS)
-        layers = _layer_rows(session, pool, name, found, size)
-        checked += sum("error" not in row for row in layers)
         rows += _with_epochs(name, found, layers, 1)
-        session.say(f"{name}, layer by layer: " + ", ".join(map(_time, layers)))
-        walks = _walk_rows(session, pool, name, found, size)
-        checked += sum("error" not in row for row in walks)
         rows += walks
-        session.say(f"{name}, walks: " + ", ".join(map(_time, walks)))
+    checked = sum("error" not in row for row in rows if not is_modelled(row))
     return {
         "settings": {
             "device": crew.device(), "fanouts": crew.FANOUTS, "systems": running.SYSTEMS,
@@ -95,6 +72,35 @@ def sampling(session: Session) -> dict[str, Any]:
         "verification": {"samples_equal_to_whole_graph": checked},
         "graphs": common.facts(session, names), "rows": rows, "notes": crew.notes(),
     }  # fmt: skip
+
+
+def _epoch_rows(session: Session, pool: Any, name: str, world: int, size: int) -> list[dict[str, Any]]:
+    """Table 6's rows of a graph on so many ranks."""
+    found = common.graph(session, name)
+    folder, owner = crew.parts(session, name, world), crew.cut_of(session, name, world).owner
+    usual: dict[str, Any] = {
+        "seconds": crew.seconds(session), "folder": folder, "whole": crew.parts(session, name, 1),
+        "fanouts": crew.FANOUTS, "weighted": False, "replace": False,
+    }  # fmt: skip
+    tasks = {world: _with_seeds(found, usual, crew.seeds_of(found, world, BATCHES, size, owner))}
+    for samplers in crew.worlds():
+        if samplers > world:
+            given = crew.seeds_of(found, samplers, BATCHES, size)
+            tasks[samplers] = _with_seeds(found, usual, given)
+    rows = []
+    for system in (*running.SYSTEMS, *OURS[-1 if session.quick else 0 :]):
+        row = {
+            "graph": name, "part": "table 6", "system": system, "gpus": world,
+            "paper_gpus": world, "batch_size": size,
+            "by": "host" if system in running.CPU_SYSTEMS else common.device(),
+        }  # fmt: skip
+        if system in running.CPU_SYSTEMS:
+            times, problem = _on_host(pool, system, tasks, world)
+        else:
+            times, problem = running.run(pool, tasks[world] | {"system": system}, world)
+        rows.append(row | (times or {"error": problem}))
+    session.say(f"{name}, {world} ranks: " + ", ".join(map(_time, rows)))
+    return rows
 
 
 MODELLED_AS = (
@@ -213,6 +219,7 @@ def _layer_rows(session: Session, pool: Any, name: str, found: Any, size: int) -
         # Their slices are together the whole graph's layers, which is checked: the same work.
         check = functools.partial(_check_layers, name, system, wanted=wanted)
         rows.append(_tried(pool, running.layered, task, row, work, check))
+    session.say(f"{name}, layer by layer: " + ", ".join(map(_time, rows)))
     return rows
 
 
@@ -258,6 +265,7 @@ def _walk_rows(session: Session, pool: Any, name: str, found: Any, size: int) ->
     for row in rows:
         if "us" in row:
             row["over_dsp"] = row["us"] / base if base else None
+    session.say(f"{name}, walks: " + ", ".join(map(_time, rows)))
     return rows
 
 

@@ -35,34 +35,8 @@ def table4(session: Session) -> dict[str, Any]:
         session, ("reddit-like", "products-like", "papers100M-like@0.1"),
         ("reddit-like", "products-like", "mag-like", "papers100M-like"),
     )  # fmt: skip
-    rows, checked = [], 0
-    for name in names:
-        found = common.graph(session, name)
-        ids = [batch.node_ids for batch in common.batches(session, name, WINDOW)]
-        degrees = np.asarray(match_degrees(ids))
-        plain = [to_host(one) for one in ids[:_CHECKED]]
-        for i, a in enumerate(plain):
-            for j, b in enumerate(plain[: i + 1]):
-                wanted = len(np.intersect1d(a, b)) / min(len(a), len(b))
-                if abs(degrees[i, j] - wanted) > 1e-12 or degrees[i, j] != degrees[j, i]:
-                    raise VerificationError(
-                        f"{name}: match degree of batches {i} and {j} is not that of the sets"
-                    )
-                checked += 1
-        pairs = 100 * degrees[np.triu_indices(len(ids), 1)]
-        orders = {
-            "as_sampled": np.arange(len(ids)),
-            "greedy": reorder(degrees, "greedy"),
-            "two_opt": reorder(degrees, "two-opt"),
-        }
-        gains = {label: path_score(degrees, order) / max(len(ids) - 1, 1) for label, order in orders.items()}
-        rows.append({
-            "graph": name, "batch_size": common.batch_size(name, found), "num_batches": len(ids),
-            "average_percent": float(pairs.mean()), "spread_percent": float(pairs.max() - pairs.min()),
-            "rows_per_batch": round(float(np.mean([one.size for one in ids]))),
-            **{f"neighbours_{label}_percent": 100 * float(value) for label, value in gains.items()},
-        })  # fmt: skip
-        session.say(f"{name}: match degree {rows[-1]['average_percent']:.1f} %")
+    rows = [session.piece((name,), functools.partial(_match_degree, session, name)) for name in names]
+    checked = sum(few * (few + 1) // 2 for few in (min(_CHECKED, row["num_batches"]) for row in rows))
     return {
         "settings": {
             "device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS, "window": WINDOW,
@@ -70,6 +44,40 @@ def table4(session: Session) -> dict[str, Any]:
         },
         "verification": {"match_degrees_equal_to_sets": checked}, "graphs": common.facts(session, names), "rows": rows,
     }  # fmt: skip
+
+
+def _match_degree(session: Session, name: str) -> dict[str, Any]:
+    """Table 4's row of a graph.
+
+    Raises:
+        VerificationError: a match degree is not that of the sets of vertices.
+    """
+    found = common.graph(session, name)
+    ids = [batch.node_ids for batch in common.batches(session, name, WINDOW)]
+    degrees = np.asarray(match_degrees(ids))
+    plain = [to_host(one) for one in ids[:_CHECKED]]
+    for i, a in enumerate(plain):
+        for j, b in enumerate(plain[: i + 1]):
+            wanted = len(np.intersect1d(a, b)) / min(len(a), len(b))
+            if abs(degrees[i, j] - wanted) > 1e-12 or degrees[i, j] != degrees[j, i]:
+                raise VerificationError(
+                    f"{name}: match degree of batches {i} and {j} is not that of the sets"
+                )
+    pairs = 100 * degrees[np.triu_indices(len(ids), 1)]
+    orders = {
+        "as_sampled": np.arange(len(ids)),
+        "greedy": reorder(degrees, "greedy"),
+        "two_opt": reorder(degrees, "two-opt"),
+    }
+    gains = {label: path_score(degrees, order) / max(len(ids) - 1, 1) for label, order in orders.items()}
+    row = {
+        "graph": name, "batch_size": common.batch_size(name, found), "num_batches": len(ids),
+        "average_percent": float(pairs.mean()), "spread_percent": float(pairs.max() - pairs.min()),
+        "rows_per_batch": round(float(np.mean([one.size for one in ids]))),
+        **{f"neighbours_{label}_percent": 100 * float(value) for label, value in gains.items()},
+    }  # fmt: skip
+    session.say(f"{name}: match degree {row['average_percent']:.1f} %")
+    return row
 
 
 def _expected_rows(
@@ -197,7 +205,9 @@ def table7(session: Session) -> dict[str, Any]:
         "dgl": ("staged", False, None), "match": ("staged", True, None), "match + reorder": ("staged", True, "greedy"),
         "lab": ("auto", True, "two-opt"),
     }  # fmt: skip
-    rows = [row for name in names for row in memory_io(session, name, "walks", 0.0, modes)]
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        rows += session.piece((name,), functools.partial(memory_io, session, name, "walks", 0.0, modes))
     return _record(session, names, rows, sampler="PinSAGE walks of 3 steps", cache_percent=0)
 
 
@@ -208,7 +218,10 @@ def figure10(session: Session) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for ratio in ratios:
         modes = {"cache": ("staged", False, None), "cache + match + reorder": ("staged", True, "greedy")}
-        rows += [{"part": "a", **row} for row in memory_io(session, first, "k-hop", ratio, modes)]
+        found = session.piece(
+            ("a", first, ratio), functools.partial(memory_io, session, first, "k-hop", ratio, modes)
+        )
+        rows += [{"part": "a", **row} for row in found]
     names = _quick_or(
         session, ("products-like",), ("reddit-like", "products-like", "mag-like", "papers100M-like@0.25")
     )  # fmt: skip
@@ -217,7 +230,7 @@ def figure10(session: Session) -> dict[str, Any]:
             "dgl": ("staged", False, None), "match": ("staged", True, None),
             "match + reorder": ("staged", True, "greedy"),
         }  # fmt: skip
-        found = memory_io(session, name, "k-hop", 0.0, modes)
+        found = session.piece(("b", name), functools.partial(memory_io, session, name, "k-hop", 0.0, modes))
         for row in found:
             row["reorder_gain"] = 1 - row["io_ms"] / found[1]["io_ms"]
         rows += [{"part": "b", **row} for row in found]

@@ -183,6 +183,16 @@ def run(
     return dict(session.kept(key, make))
 
 
+def side_by_side(
+    session: Session, name: str, systems: Sequence[str | System], model: str = "gcn", **options: Any
+) -> list[dict[str, Any]]:
+    """:func:`run` of each system, whose times are compared: a piece of a suite."""
+    found: list[dict[str, Any]] = session.piece(
+        (name, model, options), lambda: [run(session, name, system, model, **options) for system in systems]
+    )
+    return found
+
+
 def verify(session: Session, systems: Sequence[str | System]) -> dict[str, Any]:
     """Compare every system with plain parts: torch's operators, the plain gather, no overlap. On the same samples in
     the same order, both have the same losses.
@@ -253,7 +263,9 @@ def against(rows: list[dict[str, Any]], base: str, field: str = "step_ms") -> li
 def figure1(session: Session) -> dict[str, Any]:
     """Where an epoch's time goes in the PyG-like and the DGL-like configuration."""
     checked, names, systems = verify(session, ("pyg-cpu", "dgl")), graphs(session), ("pyg-cpu", "dgl")
-    rows = [run(session, name, system) for name in names for system in systems]
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        rows += side_by_side(session, name, systems)
     return record(session, names, rows, checked, cached=False)
 
 
@@ -264,7 +276,7 @@ def figure3(session: Session) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for name in names:
         for model in ("gcn", "gin"):
-            rows += against([run(session, name, system, model) for system in ladder()[:-1]], "dgl")
+            rows += against(side_by_side(session, name, ladder()[:-1], model), "dgl")
     return record(session, names, rows, checked)
 
 
@@ -272,7 +284,7 @@ def figure15(session: Session) -> dict[str, Any]:
     """The gain of each technique over the DGL-like configuration, GCN."""
     checked, names, rows = verify(session, ladder()), graphs(session), []
     for name in names:
-        found = against([run(session, name, system) for system in ladder()], "dgl")
+        found = against(side_by_side(session, name, ladder()), "dgl")
         for before, row in zip([found[0], *found], found, strict=False):
             row["step_gain"] = before["step_ms"] / row["step_ms"]
         rows += found
@@ -285,7 +297,7 @@ def figure9(session: Session) -> dict[str, Any]:
     for name in names:
         for model in MODELS:
             systems = SYSTEMS if not session.quick or model == "gcn" else ("dgl", "fastgl", "lab")
-            found = [run(session, name, system, model) for system in systems]
+            found = side_by_side(session, name, systems, model)
             times = {row["system"]: row["step_ms"] for row in found}
             for row in against(found, "dgl"):
                 row["fastgl_over_it"] = row["step_ms"] / times["fastgl"]
@@ -306,8 +318,9 @@ def figure11(session: Session) -> dict[str, Any]:
     }
     checked, names, rows = verify(session, tuple(kernels)), graphs(session, *QUICK_GRAPHS), []
     for name in names:
-        found = [run(session, name, system) for system in kernels]
-        sums = {row["kernel"]: row for row in kernel_stage_rows(session, name)}
+        found = side_by_side(session, name, tuple(kernels))
+        alone = session.piece((name, "sums"), functools.partial(kernel_stage_rows, session, name))
+        sums = {row["kernel"]: row for row in alone}
         for row in found:
             of_kernel = sums[kernels[row["system"]]]
             row["kernel"] = of_kernel["kernel"]

@@ -58,49 +58,53 @@ def flow_ms(study: runs.Study, options: dict[str, Any], what: str) -> dict[str, 
 
 def walks(session: Session) -> dict[str, Any]:
     """Times as in figure 7. The floor moves as many walkers as far and stores every vertex, but draws by a multiply."""
-    from . import native
-
-    wanted, rows, equal = settings.names(session), [], 0
+    wanted, rows = settings.names(session), []
     for name in wanted:
-        graph = settings.graph(session, name)
-        floor: dict[str, Any] | None = None
-        for label, (case, make) in CASES.items():
-            study = runs.Study(session, name, case, make)
-            ours = study.measure("transit")
-            ready = functools.partial(
-                study.ready, "transit", kernel_provider=native.provider(study.app, graph)
-            )
-            study.verify(ready()(), f"{label} on {name}, next in CUDA")
-            equal += 1
-            cuda = runs.gpu_ms(ready)
-            row = {
-                **study.row(), "app": label, "ms": ours["ms"], "native_ms": cuda["ms"],
-                "spread": {"ms": timing.around(ours), "native_ms": timing.around(cuda)},
-                "over_native": ours["ms"] / cuda["ms"], "steps": ours["steps"], "vertices": ours["vertices"],
-            }  # fmt: skip
-            if case == "DeepWalk":
-                if floor is None:
-                    floor = walk_floor.walk_floor(
-                        graph, [study.roots], LENGTH, store=True, sweep=not session.quick
-                    )
-                row |= {
-                    "floor_ms": floor["us"] / 1e3, "over_floor": ours["ms"] * 1e3 / floor["us"],
-                    "floor_best": floor["best"], "floor_sweep_us": floor["sweep"],
-                }  # fmt: skip
-            if label in FLOWS:
-                flow = flow_ms(study, FLOWS[label], f"{label} on {name}, FlowWalker's")
-                row["flow_ms"], row["spread"]["flow_ms"] = flow["ms"], timing.around(flow)
-                row["flow_over_ours"] = row["flow_ms"] / ours["ms"]
-            rows.append(row)
-            session.say(
-                f"{name}, {label}: {ours['ms']:.2f} ms, {row['over_native']:.2f} x CUDA, floor {row.get('floor_ms')}"
-            )
-            study.free()
-    timing.synchronize()
+        rows += session.piece((name,), functools.partial(_of_graph, session, name))
     return runs.record(
-        session, wanted, rows, {"results_equal_to_next_in_cuda": equal},
+        session, wanted, rows, {"results_equal_to_next_in_cuda": len(rows)},
         floor="walk_floor: two dependent reads a step by the same number of walkers, every vertex stored; of the "
         "weighted DeepWalk too, which also reads weights",
         flow="lab.flow_walks: a weighted reservoir over the whole list at each step, as FlowWalker draws; other walks "
         "of the same distribution",
     )  # fmt: skip
+
+
+def _of_graph(session: Session, name: str) -> list[dict[str, Any]]:
+    """Rows of a graph. Each is of a result that is the same as that of ``next`` in CUDA."""
+    from . import native
+
+    rows = []
+    graph = settings.graph(session, name)
+    floor: dict[str, Any] | None = None
+    for label, (case, make) in CASES.items():
+        study = runs.Study(session, name, case, make)
+        ours = study.measure("transit")
+        ready = functools.partial(study.ready, "transit", kernel_provider=native.provider(study.app, graph))
+        study.verify(ready()(), f"{label} on {name}, next in CUDA")
+        cuda = runs.gpu_ms(ready)
+        row = {
+            **study.row(), "app": label, "ms": ours["ms"], "native_ms": cuda["ms"],
+            "spread": {"ms": timing.around(ours), "native_ms": timing.around(cuda)},
+            "over_native": ours["ms"] / cuda["ms"], "steps": ours["steps"], "vertices": ours["vertices"],
+        }  # fmt: skip
+        if case == "DeepWalk":
+            if floor is None:
+                floor = walk_floor.walk_floor(
+                    graph, [study.roots], LENGTH, store=True, sweep=not session.quick
+                )
+            row |= {
+                "floor_ms": floor["us"] / 1e3, "over_floor": ours["ms"] * 1e3 / floor["us"],
+                "floor_best": floor["best"], "floor_sweep_us": floor["sweep"],
+            }  # fmt: skip
+        if label in FLOWS:
+            flow = flow_ms(study, FLOWS[label], f"{label} on {name}, FlowWalker's")
+            row["flow_ms"], row["spread"]["flow_ms"] = flow["ms"], timing.around(flow)
+            row["flow_over_ours"] = row["flow_ms"] / ours["ms"]
+        rows.append(row)
+        session.say(
+            f"{name}, {label}: {ours['ms']:.2f} ms, {row['over_native']:.2f} x CUDA, floor {row.get('floor_ms')}"
+        )
+        study.free()
+    timing.synchronize()
+    return rows

@@ -6,6 +6,7 @@ As published (``index="published"``: each step copies every sub-graph that holds
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any
 
@@ -79,57 +80,65 @@ def _fractions(study: runs.Study, index: str, steps: int, whole: int) -> tuple[t
 def section84(session: Session) -> dict[str, Any]:
     """Throughput with a fraction of the graph on the GPU, against all of it there and against the CPU walker."""
     wanted = settings.names(session, ("orkut-like", "friendster-like@0.25"), ("ppi-like",))
-    rows, notes, compared, equal = list[dict[str, Any]](), list[str](), 0, 0
+    rows, notes, equal = list[dict[str, Any]](), list[str](), 0
     for name in wanted:
-        host = settings.graph(session, name, "cpu")
         for case in (c for c in CASES if not session.quick or c in settings.QUICK_CASES):
-            most = min(_SAMPLES.get(case, _MOST), host.num_nodes)
-            study = runs.Study(session, name, case, None, most)
-            # Verified against the CPU walker, in memory.
-            before = {index: study.measure("transit", index)["ms"] for index in INDEXES}
-            reference = study.ready("transit")()
-            equal += study.checked
-            cpu = study.cpu_walker(runs.all_threads())
-            whole = list_bytes(host, study.prepared[1].uses)
-            asked = []
-            for index in INDEXES:
-                fractions, why = _fractions(study, index, reference.num_steps, whole)
-                if why:
-                    notes.append(f"{case} on {name}, index {index}, is not streamed: {why}.")
-                asked += [(index, fraction) for fraction in (1.0, *fractions)]
-            for index, fraction in asked:
-                limit = None if fraction == 1 else max(int(whole * fraction), 16 * host.max_in_degree + 64)
-                passes = 1 if session.quick or (limit and index == "published") else 5
-                wall, found = _timed(study, study.graph if limit is None else host, limit, passes, index)
-                seconds = wall["s"]
-                if not reference == found:
-                    raise VerificationError(
-                        f"{case} on {name}, {fraction:g} of the graph, index {index}: other samples; nothing counts"
-                    )
-                compared += 1
-                moved = streamed_bytes(found.schedule) if limit else 0
-                rows.append({
-                    **study.row(), "index": index, "fraction": fraction, "graph_bytes": limit, "list_bytes": whole,
-                    "seconds": seconds, "spread": {"seconds": timing.around(wall)},
-                    "samples_per_s": study.num_samples / seconds, "sampling_ms": before[index],
-                    "streamed_mb": moved / 1e6, "streamed_gbps": moved / seconds / 1e9,
-                    "cpu_samples_per_s": cpu["samples_per_s"],
-                    "over_cpu": study.num_samples / seconds / cpu["samples_per_s"],
-                })  # fmt: skip
-                in_memory = next(
-                    r["samples_per_s"] for r in rows
-                    if (r["graph"], r["app"], r["index"], r["fraction"]) == (name, case, index, 1.0)
-                )  # fmt: skip
-                rows[-1]["of_in_memory"] = rows[-1]["samples_per_s"] / in_memory
-                session.say(
-                    f"{name}, {case}, {fraction:g} of it, index {index}: {rows[-1]['samples_per_s']:,.0f} samples/s"
-                )
-            del reference, found
-            study.free()
+            found = session.piece((name, case), functools.partial(_of_case, session, name, case))
+            rows += found["rows"]
+            notes += found["notes"]
+            equal += found["equal"]
     return runs.record(
-        session, wanted, rows, {"samples_equal_to_cpu_walker": equal, "results_equal_to_in_memory": compared},
+        session, wanted, rows, {"samples_equal_to_cpu_walker": equal, "results_equal_to_in_memory": len(rows)},
         notes=notes, index="published: NextDoor's, each step copies all sub-graphs that hold a transit; auto: ours",
         seconds="wall time of run_app: preparation of the application and all transfers of the graph's parts included; "
         "where all of the graph fits it is on the GPU before",
         cpu_samples_per_s="CPU walker on all cores, in host memory",
     )  # fmt: skip
+
+
+def _of_case(session: Session, name: str, case: str) -> dict[str, Any]:
+    """``rows`` of an application on a graph, each of a result that is the same as in memory; how many samples were
+    ``equal`` to the CPU walker's; ``notes``."""
+    rows, notes = list[dict[str, Any]](), list[str]()
+    host = settings.graph(session, name, "cpu")
+    most = min(_SAMPLES.get(case, _MOST), host.num_nodes)
+    study = runs.Study(session, name, case, None, most)
+    # Verified against the CPU walker, in memory.
+    before = {index: study.measure("transit", index)["ms"] for index in INDEXES}
+    reference = study.ready("transit")()
+    cpu = study.cpu_walker(runs.all_threads())
+    whole = list_bytes(host, study.prepared[1].uses)
+    asked = []
+    for index in INDEXES:
+        fractions, why = _fractions(study, index, reference.num_steps, whole)
+        if why:
+            notes.append(f"{case} on {name}, index {index}, is not streamed: {why}.")
+        asked += [(index, fraction) for fraction in (1.0, *fractions)]
+    for index, fraction in asked:
+        limit = None if fraction == 1 else max(int(whole * fraction), 16 * host.max_in_degree + 64)
+        passes = 1 if session.quick or (limit and index == "published") else 5
+        wall, found = _timed(study, study.graph if limit is None else host, limit, passes, index)
+        seconds = wall["s"]
+        if not reference == found:
+            raise VerificationError(
+                f"{case} on {name}, {fraction:g} of the graph, index {index}: other samples; nothing counts"
+            )
+        moved = streamed_bytes(found.schedule) if limit else 0
+        rows.append({
+            **study.row(), "index": index, "fraction": fraction, "graph_bytes": limit, "list_bytes": whole,
+            "seconds": seconds, "spread": {"seconds": timing.around(wall)},
+            "samples_per_s": study.num_samples / seconds, "sampling_ms": before[index],
+            "streamed_mb": moved / 1e6, "streamed_gbps": moved / seconds / 1e9,
+            "cpu_samples_per_s": cpu["samples_per_s"],
+            "over_cpu": study.num_samples / seconds / cpu["samples_per_s"],
+        })  # fmt: skip
+        in_memory = next(
+            r["samples_per_s"] for r in rows if (r["index"], r["fraction"]) == (index, 1.0)
+        )  # fmt: skip
+        rows[-1]["of_in_memory"] = rows[-1]["samples_per_s"] / in_memory
+        session.say(
+            f"{name}, {case}, {fraction:g} of it, index {index}: {rows[-1]['samples_per_s']:,.0f} samples/s"
+        )
+    del reference, found
+    study.free()
+    return {"rows": rows, "notes": notes, "equal": study.checked}

@@ -302,12 +302,9 @@ def record(
     }  # fmt: skip
 
 
-def checked(session: Session) -> dict[str, int]:
-    """Samples compared with the CPU walker's, over all studies of the run, and results compared with one another."""
-    studies = [s for key, s in session._kept.items() if key[0] == "nextdoor study"]
+def checked(study: Study) -> dict[str, int]:
+    """Samples compared with the CPU walker's, and results compared with one another."""
+    measured = sum(key[0] != "cpu" for key in study._times)
     return {
-        "samples_equal_to_cpu_walker": sum(s.checked for s in studies),
-        "results_equal_across_parallelisms": sum(
-            max(0, sum(k[0] != "cpu" for k in s._times) - 1) for s in studies
-        ),
-    }
+        "samples_equal_to_cpu_walker": study.checked, "results_equal_across_parallelisms": max(0, measured - 1),
+    }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
 from typing import Any
 
@@ -169,11 +170,17 @@ def table1(session: Session) -> dict[str, Any]:
             continue
         facts.append(name)
         for method in _methods(session):
-            losses += check(session, name, method)
-            rows += [
-                _row(name, trained(session, name, method, sampler)) for sampler in (*REFERENCES, *ENGINES)
-            ]
+            found = session.piece((name, method), functools.partial(_shares, session, name, method))
+            losses += found["losses"]
+            rows += found["rows"]
     return _body(session, facts, rows, losses)
+
+
+def _shares(session: Session, name: str, method: str) -> dict[str, Any]:
+    """Table 1's ``rows`` of a method, and how many ``losses`` were compared."""
+    losses = check(session, name, method)
+    samplers = (*REFERENCES, *ENGINES)
+    return {"losses": losses, "rows": [_row(name, trained(session, name, method, each)) for each in samplers]}
 
 
 def table5(session: Session) -> dict[str, Any]:
@@ -187,19 +194,27 @@ def table5(session: Session) -> dict[str, Any]:
             continue
         facts.append(name)
         for method in _methods(session):
-            losses += check(session, name, method)
-            published, ours = (trained(session, name, method, engine) for engine in ENGINES)
-            for reference in REFERENCES:
-                before = trained(session, name, method, reference)
-                around = _spread(ours) | _spread(before, "reference_") | _spread(published, "published_")
-                rows.append({
-                    **_row(name, ours), "spread": around, "reference": reference,
-                    "reference_sample_ms": before.sample_ms,
-                    "reference_train_ms": before.train_ms, "reference_epoch_s": before.epoch_s,
-                    "published_sample_ms": published.sample_ms, "published_train_ms": published.train_ms,
-                    "published_epoch_s": published.epoch_s,
-                    "published_speedup": before.step_ms / published.step_ms,
-                    "speedup": before.step_ms / ours.step_ms, "most_possible": before.step_ms / before.train_ms,
-                    "sampling_speedup": before.sample_ms / ours.sample_ms if ours.sample_ms else None,
-                })  # fmt: skip
+            found = session.piece((name, method), functools.partial(_end_to_end, session, name, method))
+            losses += found["losses"]
+            rows += found["rows"]
     return _body(session, facts, rows, losses, speedup="of a step: sampling and training one after the other")
+
+
+def _end_to_end(session: Session, name: str, method: str) -> dict[str, Any]:
+    """Table 5's ``rows`` of a method, and how many ``losses`` were compared."""
+    losses, rows = check(session, name, method), []
+    published, ours = (trained(session, name, method, engine) for engine in ENGINES)
+    for reference in REFERENCES:
+        before = trained(session, name, method, reference)
+        around = _spread(ours) | _spread(before, "reference_") | _spread(published, "published_")
+        rows.append({
+            **_row(name, ours), "spread": around, "reference": reference,
+            "reference_sample_ms": before.sample_ms,
+            "reference_train_ms": before.train_ms, "reference_epoch_s": before.epoch_s,
+            "published_sample_ms": published.sample_ms, "published_train_ms": published.train_ms,
+            "published_epoch_s": published.epoch_s,
+            "published_speedup": before.step_ms / published.step_ms,
+            "speedup": before.step_ms / ours.step_ms, "most_possible": before.step_ms / before.train_ms,
+            "sampling_speedup": before.sample_ms / ours.sample_ms if ours.sample_ms else None,
+        })  # fmt: skip
+    return {"losses": losses, "rows": rows}

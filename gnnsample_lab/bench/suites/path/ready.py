@@ -66,24 +66,14 @@ def ready(session: Session) -> dict[str, Any]:
     checked, host_us = 0, statistics.median(launch_times())
     constants = session.constants = session.constants or floor.machine_constants()
     for size, fanouts, together in CASES[:1] if session.quick else CASES:
-        graph = session.graph(GRAPH)
-        seeds = session.batches(GRAPH, size, 8 if session.quick else 64)
-        l2 = session.l2_state(GRAPH, size, fanouts, PICK, len(seeds))
-        checked += _verify(graph, seeds, fanouts)
-        for stage in STAGES:
-            for count in (1, together):
-                # What a call waits for by itself is shared by its mini-batches.
-                least = {
-                    "latency_us": bound.chain_us(len(fanouts), constants["l2_latency_ns"]) / count,
-                    "host_us": host_us / count,
-                }
-                rows.append(_row(session, graph, seeds, fanouts, stage, count) | {"l2": l2, **least})
-                if stage.endswith(" with x"):
-                    _beside_without_x(rows)
+        case = functools.partial(_case, session, size, fanouts, together, host_us, constants["l2_latency_ns"])
+        found = session.piece((size, fanouts), case)
+        rows += found["rows"]
+        checked += found["checked"]
     names = LOADED[:1] if session.quick else LOADED
     for name in names:
         for with_x in (False, True):
-            rows.append(_loader_row(session, name, with_x))
+            rows.append(session.piece((name, with_x), functools.partial(_loader_row, session, name, with_x)))
     return {
         "settings": {
             "us": "wall time of a mini-batch: of a call, over the mini-batches of the call",
@@ -104,6 +94,26 @@ def ready(session: Session) -> dict[str, Any]:
         "verification": {"exports_equal_to_blocks": checked},
         "graphs": {**session.facts([GRAPH]), **common.facts(session, names)}, "rows": rows,
     }  # fmt: skip
+
+
+def _case(
+    session: Session, size: int, fanouts: tuple[int, ...], together: int, host_us: float, l2_latency_ns: float
+) -> dict[str, Any]:
+    """``rows`` of all stages of mini-batches of one kind, and how many exports were ``checked``."""
+    graph = session.graph(GRAPH)
+    seeds = session.batches(GRAPH, size, 8 if session.quick else 64)
+    l2 = session.l2_state(GRAPH, size, fanouts, PICK, len(seeds))
+    checked, rows = _verify(graph, seeds, fanouts), list[dict[str, Any]]()
+    for stage in STAGES:
+        for count in (1, together):
+            # What a call waits for by itself is shared by its mini-batches.
+            least = {
+                "latency_us": bound.chain_us(len(fanouts), l2_latency_ns) / count, "host_us": host_us / count,
+            }  # fmt: skip
+            rows.append(_row(session, graph, seeds, fanouts, stage, count) | {"l2": l2, **least})
+            if stage.endswith(" with x"):
+                _beside_without_x(rows)
+    return {"rows": rows, "checked": checked}
 
 
 def _sampler(graph: Any, fanouts: tuple[int, ...], stage: str) -> NeighborSampler:

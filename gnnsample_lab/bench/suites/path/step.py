@@ -7,6 +7,7 @@ the system uses, and beside it the sum of the kernels' own times. "epoch": FastG
 
 from __future__ import annotations
 
+import functools
 import statistics
 from dataclasses import replace
 from typing import Any
@@ -43,12 +44,11 @@ def step(session: Session) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     verified = 0
     for name in names:
-        graph = _few_steps(session, name)
-        found, checked = _steps(session, name, graph)
+        found, checked = session.piece((name,), functools.partial(_steps, session, name))
         rows += found
         verified += checked
         for model in () if session.quick else OVER_DGL:
-            rows += _over_dgl(session, name, model)
+            rows += session.piece((name, model), functools.partial(_over_dgl, session, name, model))
     return {
         "settings": {
             "seeds": SEEDS, "fanouts": common.FANOUTS, "cache": "all rows", "dtype": "float32, TF32 off",
@@ -70,9 +70,10 @@ def _few_steps(session: Session, name: str) -> Any:
     return replace(whole, edge_weight=None, splits={"train": few}, validate=False)
 
 
-def _steps(session: Session, name: str, graph: Any) -> tuple[list[dict[str, Any]], int]:
+def _steps(session: Session, name: str) -> tuple[list[dict[str, Any]], int]:
     """All cases with plain and with captured steps, in rounds: what disturbs the machine for seconds is met by one run
     of a case alone."""
+    graph = _few_steps(session, name)
     cases = [
         (*case, captured) for case in (CASES[:2] if session.quick else CASES) for captured in (False, True)
     ]
