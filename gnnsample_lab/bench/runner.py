@@ -79,10 +79,8 @@ def run(
     ran = source.of_function(SUITES[name].path)
     session.make_room()
     at = {**records.environment(), "host": host_speed()}
-    began, earlier = (
-        time.perf_counter(),
-        Pieces(pieces, _alike(name, session, ran, at), at) if pieces else None,
-    )
+    earlier = Pieces(pieces, _alike(name, session, ran, at), at) if pieces else None
+    began = time.perf_counter()
     arguments = (records.trace_folder(folder, session.quick),) if name == "traces" else ()
     session.pieces = earlier
     try:
@@ -133,8 +131,11 @@ def record_file(
     return folder / (SUITES[name].file or f"{name}{suffix}{'-quick' if quick else ''}.json")
 
 
-def _save(record: dict[str, Any], out: Path | None, graphs: Sequence[str] | None) -> dict[str, Any]:
-    """Write the record, joined with that on the disk where graphs share one; returns what was written."""
+def _save(
+    record: dict[str, Any], out: Path | None, graphs: Sequence[str] | None, pieces: Path | None = None
+) -> dict[str, Any]:
+    """Write the record, joined with that on the disk where graphs share one, and remove its ``pieces``; returns what
+    was written."""
     name = record["suite"]
     if name == "verify" and not record["settings"]["complete"]:
         print("not written: only a complete run of verify records its hashes")
@@ -153,6 +154,8 @@ def _save(record: dict[str, Any], out: Path | None, graphs: Sequence[str] | None
     for problem in schema.problems(record):  # it is written all the same: what was measured is not to be lost
         print(f"the record is not as it should be: {problem}")
     print(f"written: {records.write_json(record, target)}")
+    if pieces is not None:
+        pieces.unlink(missing_ok=True)
     return record
 
 
@@ -245,9 +248,7 @@ def _attempt(name: str, options: argparse.Namespace, session: Any, may_skip: boo
         return False
     print(report.text(record))
     if not options.no_save:
-        _save(record, out, options.graph)
-        if pieces is not None:
-            pieces.unlink(missing_ok=True)
+        _save(record, out, options.graph, pieces)
     print(f"{name}: {record['seconds']:.1f} s", flush=True)
     return True
 
