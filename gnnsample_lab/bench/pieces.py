@@ -6,6 +6,7 @@ Pieces are of one source, one kind of card and its software, and one choice of g
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable
@@ -56,7 +57,7 @@ class Pieces:
                 file.write(f"{json.dumps(piece, allow_nan=False)}\n")
             self._found[name] = piece
         # A caller may add to what it gets: ratios of a row, say.
-        return json.loads(json.dumps(self._found[name]["found"]))
+        return copy.deepcopy(self._found[name]["found"])
 
     @property
     def earlier_seconds(self) -> float:

@@ -79,10 +79,9 @@ def run(
     ran = source.of_function(SUITES[name].path)
     session.make_room()
     at = {**records.environment(), "host": host_speed()}
-    earlier = Pieces(pieces, _alike(name, session, ran, at), at) if pieces else None
     began = time.perf_counter()
     arguments = (records.trace_folder(folder, session.quick),) if name == "traces" else ()
-    session.pieces = earlier
+    kept = session.pieces = Pieces(pieces, _alike(name, session, ran, at), at) if pieces else None
     try:
         body = _function(name)(session, *arguments)
     finally:
@@ -91,9 +90,9 @@ def run(
         "format": records.FORMAT, "suite": name, "about": SUITES[name].about, "origin": "measured",
         "environment": at, "source": ran, "seconds": time.perf_counter() - began, **body,
     }  # fmt: skip
-    if earlier is not None and earlier.earlier():
-        record["resumed"] = earlier.earlier()
-        record["seconds"] += earlier.earlier_seconds
+    if kept is not None and (resumed := kept.earlier()):
+        record["resumed"] = resumed
+        record["seconds"] += kept.earlier_seconds
     record["settings"] = {"quick": session.quick, **record["settings"]}
     record["paper"] = SUITES[name].paper
     record = records.plain(record)

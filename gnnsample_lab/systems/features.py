@@ -290,10 +290,8 @@ def _in_memory(system: System, ahead: int, window: int, sizing: Sizing) -> tuple
     waiting, rows = {
         "serial": (waiting + 1, 1),  # the next one is sampled while its predecessor is held
         "streams": (2 * waiting, 3),  # the next window is sampled while this one trains
-        "overlapped": (
-            waiting + 4 + 2 * sizing.workers,
-            4 + sizing.workers,
-        ),  # two queues of two, one at each worker
+        # Two queues of two, one at each worker.
+        "overlapped": (waiting + 4 + 2 * sizing.workers, 4 + sizing.workers),
         "factored": (waiting + 3, 4),  # one ready, one that is loaded, one that trains, and its predecessor
     }.get(system.executor, (waiting, 3))
     most = waiting if sizing.batches is None else max(1, min(waiting, sizing.batches))

@@ -183,7 +183,7 @@ def run(
     return dict(session.kept(key, make))
 
 
-def side_by_side(
+def run_each(
     session: Session, name: str, systems: Sequence[str | System], model: str = "gcn", **options: Any
 ) -> list[dict[str, Any]]:
     """:func:`run` of each system, whose times are compared: a piece of a suite."""
@@ -265,7 +265,7 @@ def figure1(session: Session) -> dict[str, Any]:
     checked, names, systems = verify(session, ("pyg-cpu", "dgl")), graphs(session), ("pyg-cpu", "dgl")
     rows: list[dict[str, Any]] = []
     for name in names:
-        rows += side_by_side(session, name, systems)
+        rows += run_each(session, name, systems)
     return record(session, names, rows, checked, cached=False)
 
 
@@ -276,7 +276,7 @@ def figure3(session: Session) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for name in names:
         for model in ("gcn", "gin"):
-            rows += against(side_by_side(session, name, ladder()[:-1], model), "dgl")
+            rows += against(run_each(session, name, ladder()[:-1], model), "dgl")
     return record(session, names, rows, checked)
 
 
@@ -284,7 +284,7 @@ def figure15(session: Session) -> dict[str, Any]:
     """The gain of each technique over the DGL-like configuration, GCN."""
     checked, names, rows = verify(session, ladder()), graphs(session), []
     for name in names:
-        found = against(side_by_side(session, name, ladder()), "dgl")
+        found = against(run_each(session, name, ladder()), "dgl")
         for before, row in zip([found[0], *found], found, strict=False):
             row["step_gain"] = before["step_ms"] / row["step_ms"]
         rows += found
@@ -297,7 +297,7 @@ def figure9(session: Session) -> dict[str, Any]:
     for name in names:
         for model in MODELS:
             systems = SYSTEMS if not session.quick or model == "gcn" else ("dgl", "fastgl", "lab")
-            found = side_by_side(session, name, systems, model)
+            found = run_each(session, name, systems, model)
             times = {row["system"]: row["step_ms"] for row in found}
             for row in against(found, "dgl"):
                 row["fastgl_over_it"] = row["step_ms"] / times["fastgl"]
@@ -318,7 +318,7 @@ def figure11(session: Session) -> dict[str, Any]:
     }
     checked, names, rows = verify(session, tuple(kernels)), graphs(session, *QUICK_GRAPHS), []
     for name in names:
-        found = side_by_side(session, name, tuple(kernels))
+        found = run_each(session, name, tuple(kernels))
         alone = session.piece((name, "sums"), functools.partial(kernel_stage_rows, session, name))
         sums = {row["kernel"]: row for row in alone}
         for row in found:

@@ -10,7 +10,7 @@ from gnnsample_lab.bench.session import Session
 from gnnsample_lab.device import runtime
 from gnnsample_lab.systems.table import find
 
-from .training import SYSTEMS, against, forget_features, graphs, record, side_by_side, verify
+from .training import SYSTEMS, against, forget_features, graphs, record, run_each, verify
 
 
 def figure14(session: Session) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def figure14(session: Session) -> dict[str, Any]:
     for i, name in enumerate(names):
         is_papers = i == 0  # the paper has one graph; what a cache of a few rows changes is seen on the other
         for part, options in _points(is_papers and not session.quick):
-            found = side_by_side(session, name, systems if is_papers else few, **options)
+            found = run_each(session, name, systems if is_papers else few, **options)
             rows += [{"part": part, **row} for row in against(found, "dgl")]
             if "dimension" in options:
                 forget_features(session, name)
@@ -56,7 +56,7 @@ def table1(session: Session) -> dict[str, Any]:
     total = runtime.gpu_memory()[1] if common.device() == "cuda" else 0
     rows: list[dict[str, Any]] = []
     for name in names:
-        (row,) = side_by_side(session, name, ("dgl",), hidden=256)
+        (row,) = run_each(session, name, ("dgl",), hidden=256)
         rows.append({
             **row, "total_gb": total / 1e9, "left_gb": max(0.0, total / 1e9 - row["peak_mb"] / 1e3),
             "left_of_24_gb": 24.0 - row["peak_mb"] / 1e3, "feature_gb": _feature_bytes(session, name) / 1e9,
@@ -76,7 +76,7 @@ def table9(session: Session) -> dict[str, Any]:
     without = (find("dgl"), replace(find("fastgl"), cache=None), replace(find("lab"), cache=None))
     checked, names, rows = verify(session, without), graphs(session, "reddit-like", "products-like"), []
     for name in names:
-        found = side_by_side(session, name, without)
+        found = run_each(session, name, without)
         for row in found:
             row["mb"] = row["peak_mb"]
             row["over_dgl"] = row["mb"] / found[0]["mb"] if found[0]["mb"] else None
