@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from gnnsample_lab.device.arrays import is_cuda_array
@@ -118,19 +119,50 @@ def rounded(size: int) -> int:
 
 @contextlib.contextmanager
 def rounding() -> Iterator[None]:
-    """Inside, CuPy asks its pool for :func:`rounded` sizes, on all threads.
+    """Inside, CuPy asks its pool for :func:`rounded` sizes, on all threads, and PyTorch's allocator rounds likewise.
 
     Arrays of one mini-batch are a little larger than those of the last one: without that none fits a block that is
-    free, and the pool holds half as much again as it needs.
+    free, and the pools hold half as much again as they need.
     """
     import cupy
 
     allocate = cupy.cuda.get_allocator()
     cupy.cuda.set_allocator(lambda size: allocate(rounded(size)))
     try:
-        yield
+        with torch_rounding():
+            yield
     finally:
         cupy.cuda.set_allocator(allocate)
+
+
+@contextlib.contextmanager
+def torch_rounding() -> Iterator[None]:
+    """Inside, PyTorch's allocator rounds to 16 sizes an octave, or as the caller has told it to round already.
+
+    What else it was told stays as it is. Blocks that it holds are of the sizes that they had.
+    """
+    tell, told = _allocator_settings()
+    rounds = "roundup_power2_divisions"
+    if rounds in told:
+        yield
+        return
+    tell(",".join(filter(None, (told, f"{rounds}:{_SIZES_AN_OCTAVE}"))))
+    try:
+        yield
+    finally:
+        tell(",".join(filter(None, (told, f"{rounds}:1"))))  # its default; what is left out stays as it was
+        tell(told)
+
+
+def _allocator_settings() -> tuple[Callable[[str], None], str]:
+    """How PyTorch's allocator is told its settings, and what it has been told."""
+    import torch
+
+    told = getattr(torch._C, "_accelerator_getAllocatorSettings", None)
+    if told is not None:
+        return torch._C._accelerator_setAllocatorSettings, str(told())
+    variables = (os.environ.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
+    return torch.cuda.memory._set_allocator_settings, next(filter(None, variables), "")
 
 
 def reset_pools() -> None:
