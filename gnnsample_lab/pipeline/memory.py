@@ -155,14 +155,17 @@ def torch_rounding() -> Iterator[None]:
 
 
 def _allocator_settings() -> tuple[Callable[[str], None], str]:
-    """How PyTorch's allocator is told its settings, and what it has been told."""
+    """How PyTorch's allocator is told its settings, and what it has been told: where it does not say, at its start."""
     import torch
 
-    told = getattr(torch._C, "_accelerator_getAllocatorSettings", None)
-    if told is not None:
-        return torch._C._accelerator_setAllocatorSettings, str(told())
+    core = torch._C
+    tell = (
+        getattr(core, "_accelerator_setAllocatorSettings", None) or torch.cuda.memory._set_allocator_settings
+    )
+    if told := getattr(core, "_accelerator_getAllocatorSettings", None):
+        return tell, str(told())
     variables = (os.environ.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
-    return torch.cuda.memory._set_allocator_settings, next(filter(None, variables), "")
+    return tell, next(filter(None, variables), "")
 
 
 def reset_pools() -> None:

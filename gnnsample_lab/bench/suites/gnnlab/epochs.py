@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from gnnsample_lab.bench.record import scaled
@@ -23,16 +24,23 @@ def table4(session: Session) -> dict[str, Any]:
     names, rows = runs.graphs(session), list[dict[str, Any]]()
     for name in names:
         for model in runs.models(session, name):
-            for system in SYSTEMS:
-                if system == "pyg-cpu" and (name, model) != (names[0], "gcn"):
-                    continue  # the slowest by far, as in the paper: one row shows it
-                counts = (1,) if system == "pyg-cpu" else (*runs.available(session), GPUS)
-                rows += [
-                    runs.row(session, Task(name, model, system, gpus, switching=_switches(system, gpus)))
-                    for gpus in dict.fromkeys(counts)
-                ]
+            rows += session.piece((name, model), functools.partial(_by_system, session, name, model))
     runs.against(rows)
     return runs.record(session, names, rows, budgets=_budgets(session, rows), switching=SWITCHING)
+
+
+def _by_system(session: Session, name: str, model: str) -> list[dict[str, Any]]:
+    """Rows of table 4 of one graph and model."""
+    rows = list[dict[str, Any]]()
+    for system in SYSTEMS:
+        if system == "pyg-cpu" and (name, model) != (runs.graphs(session)[0], "gcn"):
+            continue  # the slowest by far, as in the paper: one row shows it
+        counts = (1,) if system == "pyg-cpu" else (*runs.available(session), GPUS)
+        rows += [
+            runs.row(session, Task(name, model, system, gpus, switching=_switches(system, gpus)))
+            for gpus in dict.fromkeys(counts)
+        ]
+    return rows
 
 
 def _switches(system: str, gpus: int) -> bool:
