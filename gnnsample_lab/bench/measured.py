@@ -281,26 +281,6 @@ def _factored_epoch(record: Record) -> str:
     return f"an epoch of the factored design{', without switching' * (not switched)} (table 4)"
 
 
-def _sampling_by_vertex(record: Record) -> str:
-    """What the line of table 6 is of: in earlier records systems on CPUs have one sampler each."""
-    several = any(row.get("samplers") for row in record["rows"])
-    return f"sampling by vertex{', PyG and DGL one mini-batch at a time' * (not several)} (table 6)"
-
-
-def _shared_by_few(record: Record) -> str:
-    """Records from before time sharing was tried by ``streams``, which is the fastest in other rows of theirs."""
-    ways = {row.get("executor") for row in record["rows"]}
-    return "" if "streams" in ways else "time sharing was not tried by `streams`, which may be the fastest"
-
-
-def _budget_of(record: Record) -> str:
-    """What the budget is of, and ways that a record lacks."""
-    of_all = "alone" not in record["settings"].get("budget_gb", "")
-    return "; ".join(
-        filter(None, ("all GPU memory" if of_all else "topology and cache alone", _shared_by_few(record)))
-    )
-
-
 def over_sharing(record: Record) -> Claim:
     """Over T_SOTA in GNNLab's table 4, where a GPU that shares its time cannot cache all rows."""
     seconds = {(row["system"], row["graph"], row["model"]): row["epoch_s"] for row in gnnlab.TABLE4}
@@ -347,7 +327,7 @@ _BY_UVA = "Quiver and DGL-UVA, by our captured kernels"
 _REPLAYED = "an epoch replayed as CUDA graphs, cached as FastGL, on `products-like` all rows: GCN, GIN, GAT"
 _STORES = "store efficiency, k-hop, transit-parallel as published (table 4)"
 
-_BUDGET = "factored, one budget"
+_BUDGET = "factored, one budget of all GPU memory"
 _SUMS = "sums of a training step, memory-aware kernel (figure 11)"
 _RATE = "rate of the memory-aware kernel (figure 12)"
 _TEAMS = "kernels of the queue served by teams of threads"
@@ -409,9 +389,9 @@ LINES: tuple[Line, ...] = (
          field("speedup", system="gnnlab", gpus=(2, 4)), _factored, gpus="gpus", among=(2, 4),
          reworded=_factored_epoch),
     Line("GNNLab", "gnnlab-budget", _BUDGET, "time sharing", field("x_sharing", step="plain"), over_sharing,
-         gpus="gpus", reworded=_but(_BUDGET, _budget_of)),
+         gpus="gpus"),
     Line("GNNLab", "gnnlab-budget", _CAPTURED, "time sharing, replayed as well",
-         field("x_sharing", step="captured"), over_sharing, gpus="gpus", caveat=_shared_by_few),
+         field("x_sharing", step="captured"), over_sharing, gpus="gpus"),
     Line("GNNLab", "gnnlab-fig17", "what switching takes off an epoch, 1 sampler and 1 trainer (figure 17)",
          "without switching", times(100, field("gain", part="a", gpus=2)),
          said("pays with few trainers", neutral=0), "%", gpus="gpus", among=(2,)),
@@ -443,7 +423,7 @@ LINES: tuple[Line, ...] = (
          gpus="ranks"),
     Line("DSP", "dsp-sampling", "sampling by vertex (table 6)", f"PyG and DGL on CPUs, {_BY_UVA}",
          field("over_dsp", part="table 6", gpus=MOST, system=("pyg-cpu", "dgl-cpu", "quiver", "dgl-uva")),
-         said("faster than all, more than 20 x at best", best=20), gpus="gpus", reworded=_sampling_by_vertex),
+         said("faster than all, more than 20 x at best", best=20), gpus="gpus"),
     Line("DSP", "dsp-sampling", "sampling by layer (table 7)", "FastGCN on a CPU",
          field("over_dsp", part="table 7", system="fastgcn-cpu"), said("300 x, 8 GPUs", least=300), gpus="gpus"),
     Line("DSP", "dsp-utilisation", "the queue pipeline (figure 12)", "no pipeline",

@@ -25,6 +25,7 @@ def test_rows_on_cpu_ranks(training_on_ranks: Session) -> None:
     record = runner.run("gnnlab-budget", session=training_on_ranks)
     by = {(row["policy"], row["executor"]): row for row in record["rows"]}
     assert list(by) == [(p, executor) for p in budget.POLICIES for executor in ("overlapped", "factored")]
+    assert {row["card"] for row in by.values()} == {"overlapped"}
     assert len({row["budget_gb"] for row in by.values()}) == 1 and {row["step"] for row in by.values()} == {
         "plain"
     }
@@ -77,17 +78,33 @@ def test_a_card_is_found_between_the_topology_and_a_run_without_a_limit() -> Non
     runs: Any = Runs(
         RankError("rank 1 failed in stage 'f': MemoryError: budget_gb=1 is less than"), 0.9, 0.0, 0.3
     )
-    assert budget.smaller_card(runs, "plain") == pytest.approx(0.019)
+    assert budget.smaller_card(runs, "plain", "overlapped") == pytest.approx(0.019)
     assert runs.asked == pytest.approx([0.016, 0.020, 0.018, 0.019])
+
+
+def test_a_card_is_looked_for_by_its_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, asked = Runs(0.3), list[str]()
+    run = runs.run
+    monkeypatch.setattr(
+        runs, "run", lambda *args, **options: (asked.append(options["executor"]), run(*args, **options))[1]
+    )
+    found: Any = runs
+    budget.smaller_card(found, "plain", "serial")
+    assert asked == ["serial", "serial"]
+    monkeypatch.setattr(crew, "device", lambda: "cuda")
+    assert budget.cards(Session(False, [])) == budget.CARDS
+    assert budget.cards(Session(True, [])) == budget.CARDS[:1]
+    monkeypatch.setattr(crew, "device", lambda: "cpu")
+    assert budget.cards(Session(False, [])) == budget.CARDS[:1]
 
 
 def test_other_failures_end_the_search() -> None:
     runs: Any = Runs(RuntimeError("another"))
     with pytest.raises(RuntimeError, match="another"):
-        budget.smaller_card(runs, "plain")
+        budget.smaller_card(runs, "plain", "overlapped")
     runs = Runs(*[0.0] * budget.TRIES)
     with pytest.raises(MemoryError, match="caches 2% to 40%"):
-        budget.smaller_card(runs, "plain")
+        budget.smaller_card(runs, "plain", "overlapped")
 
 
 def test_of_either_design_the_best_way_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,12 +142,12 @@ def test_what_was_measured_before_a_failure_is_kept(monkeypatch: pytest.MonkeyPa
         return [{"policy": policy}]
 
     monkeypatch.setattr(budget, "_both_designs", designs)
-    assert list(budget._by_policy(runs, "plain")) == [
-        [{"policy": "degree"}],
-        [{"part": "budget", "step": "plain", "error": "VerificationError: other losses"}],
+    assert list(budget._by_policy(runs, "plain", "serial")) == [
+        [{"policy": "degree", "card": "serial"}],
+        [{"part": "budget", "step": "plain", "card": "serial", "error": "VerificationError: other losses"}],
     ]
     runs = Runs(*[0.0] * budget.TRIES)
-    ((row,),) = budget._by_policy(runs, "captured")
+    ((row,),) = budget._by_policy(runs, "captured", "overlapped")
     assert row["step"] == "captured" and row["error"].startswith("MemoryError: no card between")
 
 

@@ -270,14 +270,9 @@ def test_the_line_of_gnnlabs_table4_says_without_switching_where_its_runs_were()
 def test_the_claim_over_time_sharing_is_that_of_gnnlabs_table4() -> None:
     """Of the graphs of which T_SOTA cannot cache all rows: 1.65 / 1.05 s at least, 1.80 / 0.47 s at most."""
     rows = [{"graph": "toy", "step": step, "x_sharing": 2.0} for step in ("plain", "captured")]
-    tried = {"graph": "toy", "executor": "streams"}
-    lines = measured.rows({"gnnlab-budget": record_of("gnnlab-budget", [*rows, tried])})
+    lines = measured.rows({"gnnlab-budget": record_of("gnnlab-budget", rows)})
     claim = "1.57 to 3.83 x over T_SOTA, 8 GPUs"
     assert [line[5:7] for line in lines] == [(claim, f"{REPRODUCED}°")] * 2
-    old = measured.rows({"gnnlab-budget": record_of("gnnlab-budget", rows)})
-    assert [line[5:7] for line in old] == [(claim, f"{REPRODUCED}°"), (claim, "-")]
-    assert all("time sharing was not tried by `streams`" in line[1] for line in old)
-    assert not any("streams" in line[1] for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,10 @@ NEEDS_NCU = {"L1 %", "L2 %", "compute %", "memory %"}
 NEEDS_A_DISK = {"disk to host ms"}
 """A column that is empty for generated graphs, which come from no disk."""
 NOT_YET = {
-    ("dsp-sampling", "samplers"),
+    ("gnnlab-budget", "card of"),
     ("fused-step", "model"),
     *((suite, "L2") for suite in ("fused-step", "inference", "step")),
-    *(
-        (suite, header)
-        for suite in ("gnnlab-designs", "gnnlab-table1")
-        for header in ("rows a batch", "picks a batch")
-    ),
+    *(("gnnlab-designs", header) for header in ("rows a batch", "picks a batch")),
     ("gnnlab-designs", "shared: rows a batch"),
     ("gnnlab-designs", "shared: picks a batch"),
     *(("dsp-volume", header) for header in ("balance", "rows a batch", "picks a batch")),

@@ -194,7 +194,7 @@ def in_turns(pipelines: Record) -> Phrases:
 
 @row("GNNLab", "{time sharing, factored}", "gnnlab-budget")
 def one_budget(budget: Record) -> Phrases:
-    def of(field: str, executor: str, **wanted: object) -> list[Any]:
+    def of(field: str, executor: str | tuple[str, ...], **wanted: object) -> list[Any]:
         return values(budget, field, executor=executor, **wanted)
 
     plain, claim = line(budget, "factored")
@@ -202,17 +202,15 @@ def one_budget(budget: Record) -> Phrases:
     (degree,), (presample,) = (
         of("x_sharing", "factored", step="plain", policy=name) for name in ("degree", "presample")
     )
-    ours, theirs = (of("extract_ms", name, step="captured") for name in ("factored", "serial"))
     return [
         Said("done", in_full(budget)),
         f"{sizes(budget['graphs'])}, {cards(budget, max(of('gpus', 'factored')))}",
-        f"{span(of('cached_percent', 'serial'), '%', whole)} of the rows beside the topology",
-        f"{span(of('cached_percent', 'factored'), '%', whole)} without it",
+        f"one stage after the other {span(of('cached_percent', 'serial'), '%', whole)} of the rows beside the topology",
+        f"stages that overlap {span(of('cached_percent', ('streams', 'overlapped')), '%', whole)}",
+        f"trainers {span(of('cached_percent', 'factored'), '%', whole)} without it",
         f"factored is {short(degree)} (Degree) and {short(presample)} x (PreSC) of the better way of time "
         f"sharing (paper {claim.text}): {became(plain, claim)}",
         f"it is {series(captured)} x of time sharing with such steps: {became(captured, replayed)}",
-        Said(f"brings a mini-batch's rows in {span(ours, 'ms', tenths)}", max(ours) < min(theirs)),
-        f"time sharing's in {span(theirs, 'ms', tenths)}",
     ]
 
 

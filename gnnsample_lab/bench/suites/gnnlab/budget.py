@@ -4,15 +4,17 @@ A GPU that shares its time holds the topology beside the cache; a trainer of the
 more rows. Of either design the best way counts: of three executors, or of as many samplers as leave half of the GPUs to
 trainers. Steps are launched kernel by kernel, as published, and replayed as CUDA graphs.
 
-The card is to be so small that its capacity decides something, and what training needs is not known before. So a budget
-is searched for, by the way of time sharing that needs most, stages that overlap. Ways with fewer mini-batches under way
-cache more rows on that card, perhaps all of them, which is a result and no error.
+A card is to be so small that its capacity decides something, and what training needs is not known before. So budgets
+are searched for by ways of time sharing, each of which caches some rows on a card of its own (:data:`CARDS`). On the
+larger card, of stages that overlap, ways with fewer mini-batches under way cache more rows, perhaps all of them. On the
+smaller one, of one stage after the other, ways that need more may not run. Both are results and no errors.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,8 +38,10 @@ from gnnsample_lab.systems.features import topology_bytes
 POLICIES = ("degree", "presample")
 SHARING = ("serial", "streams", "overlapped")
 """Executors of time sharing, whose losses are compared."""
+CARDS = ("overlapped", "serial")
+"""Executors by which cards are looked for: the one that needs most memory, and the one that needs least."""
 SHARED = (0.02, 0.4)
-"""Shares of the rows that a GPU which shares its time caches on a card that is looked for: some, so that policies
+"""Shares of the rows that a GPU which shares its time by that executor caches on the card: some, so that policies
 differ, and not so many that a trainer without the topology holds all."""
 TRIES = 8
 """Budgets that are tried before none is found."""
@@ -60,11 +64,11 @@ def budget(session: Session) -> dict[str, Any]:
             if topology_bytes(runs.graph) >= runs.graph.feat.nbytes:
                 notes.append(f"{name} has less features than topology: a trainer would hold all rows.")
                 continue
-            for step in steps_as():
-                for found in _by_policy(runs, step):
+            for step, card in itertools.product(steps_as(), cards(session)):
+                for found in _by_policy(runs, step, card):
                     rows += [{"graph": name, "seeds_a_gpu": runs.size, **row} for row in found]
     notes += [
-        f"{row['graph']}, {row['step']} steps: no times, for it failed: {row['error']}"
+        f"{row['graph']}, {row['step']} steps, the card of {row['card']}: no times, for it failed: {row['error']}"
         for row in rows if "error" in row and "executor" not in row
     ]  # fmt: skip
     return {
@@ -72,7 +76,7 @@ def budget(session: Session) -> dict[str, Any]:
             "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": list(crew.FANOUTS), "hidden": HIDDEN,
             "epochs": EPOCHS, "model": "sage", "pick": "floyd",
             "budget_gb": "of each GPU: graph, cache, CuPy's pool and PyTorch's allocator, the peak checked; found by "
-            f"halving, so that stages which overlap cache {SHARED[0]:.0%} to {SHARED[1]:.0%} of the rows",
+            f"halving, so that time sharing by 'card' caches {SHARED[0]:.0%} to {SHARED[1]:.0%} of the rows",
             "ms": "wall time of a step of all ranks: median, p10 and p90 of the epochs after the first; stages: mean "
             "of a rank's slice of a mini-batch, in the median epoch of the run itself",
             "step": "plain: launched kernel by kernel, aggregation by cuSPARSE; captured: replayed as a CUDA graph, "
@@ -80,7 +84,7 @@ def budget(session: Session) -> dict[str, Any]:
             "modelled_ms": "the schedule model fed with the stages of the same run, as they overlapped: how well the "
             "schedule explains the run, and no prediction",
             "x_sharing": "epoch of time sharing by its best executor over that of the factored design by its best "
-            "split",
+            "split, on the same card",
         },
         "verification": {
             "runs_with_the_losses_of_another": sum(
@@ -91,29 +95,34 @@ def budget(session: Session) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _by_policy(runs: Runs, step: str) -> Iterator[list[dict[str, Any]]]:
-    """Rows of one kind of steps, policy by policy. Where something fails, minutes of the others must not be lost: then
-    what went wrong is a row."""
+def cards(session: Session) -> tuple[str, ...]:
+    """Those of :data:`CARDS` that differ: on a CPU nothing but topology and cache counts, whatever the executor."""
+    return CARDS[:1] if session.quick or crew.device() == "cpu" else CARDS
+
+
+def _by_policy(runs: Runs, step: str, card: str) -> Iterator[list[dict[str, Any]]]:
+    """Rows of one kind of steps on one card, policy by policy. Where something fails, minutes of the others must not be
+    lost: then what went wrong is a row."""
     try:
         piece = runs.session.piece
-        budget_gb = piece((runs.name, step), functools.partial(smaller_card, runs, step))
+        budget_gb = piece((runs.name, step, card), functools.partial(smaller_card, runs, step, card))
         for policy in POLICIES:
             both = functools.partial(_both_designs, runs, step, policy, budget_gb)
-            yield piece((runs.name, step, policy), both)
+            yield [row | {"card": card} for row in piece((runs.name, step, card, policy), both)]
     except Exception as error:
         text = f"{type(error).__name__}: {first_line(error)}"
-        runs.session.say(f"{runs.name}, {step} steps: failed, {text}")
-        yield [{"part": "budget", "step": step, "error": text}]
+        runs.session.say(f"{runs.name}, {step} steps, the card of {card}: failed, {text}")
+        yield [{"part": "budget", "step": step, "card": card, "error": text}]
 
 
-def smaller_card(runs: Runs, step: str) -> float:
-    """``budget_gb`` of a card on which stages that overlap run, with a share of the rows cached that is within
-    :data:`SHARED`: by halving between the topology alone and what a run without a limit held.
+def smaller_card(runs: Runs, step: str, executor: str) -> float:
+    """``budget_gb`` of a card on which time sharing by ``executor`` runs, with a share of the rows cached that is
+    within :data:`SHARED`: by halving between the topology alone and what a run without a limit held.
 
     Raises:
         MemoryError: none of :data:`TRIES` budgets is like that.
     """
-    options: dict[str, Any] = {"executor": "overlapped", "policy": POLICIES[0], "epochs": 2, **STEPS_AS[step]}
+    options: dict[str, Any] = {"executor": executor, "policy": POLICIES[0], "epochs": 2, **STEPS_AS[step]}
     free = runs.run("gnnlab", runs.world, cache_ratio=SHARED[1], **options)
     low = topology_bytes(runs.graph) / 1e9
     # On a CPU nothing but topology and cache counts.
@@ -126,7 +135,7 @@ def smaller_card(runs: Runs, step: str) -> float:
             if "MemoryError" not in f"{type(error).__name__}: {error}":  # on ranks the error is theirs
                 raise
             cached = 0.0
-        runs.session.say(f"{step} steps, {budget_gb:.3g} GB: {cached:.0%} of the rows are cached")
+        runs.session.say(f"{step} steps, {budget_gb:.3g} GB: {executor} caches {cached:.0%} of the rows")
         if cached < SHARED[0]:
             low = budget_gb
         elif cached > SHARED[1]:
