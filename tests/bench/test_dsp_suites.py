@@ -205,14 +205,38 @@ def test_more_gpus_are_modelled_from_those_that_ran() -> None:
         "direct": {2: 10}, "csp-fixed": {1: 3},
     }  # fmt: skip
     rows = [
-        {"system": s, "gpus": n, "us": float(us)} for s, found in times.items() for n, us in found.items()
+        {"part": "table 6", "system": s, "gpus": n, "us": float(us)}
+        for s, found in times.items()
+        for n, us in found.items()
     ]
-    rows.append({"system": "csp-fixed", "gpus": 2, "error": "it failed"})
+    rows.append({"part": "table 6", "system": "csp-fixed", "gpus": 2, "error": "it failed"})
     found = {row["system"]: row for row in sampling.on_more(rows)}
     assert {name: row["us"] for name, row in found.items()} == pytest.approx(
         {"pyg-cpu": 440, "dgl-uva": 12, "dsp": 100 + (7 / 8 - 1 / 2) / (3 / 4 - 1 / 2) * 50}
     )
     assert all((row["part"], row["gpus"]) == ("table 6, modelled", 8) for row in found.values())
+
+
+def test_a_layers_time_is_over_that_of_dsp_on_as_many_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where DSP did not run on so many, as on no GPU, over the one on the most."""
+    monkeypatch.setattr(crew, "batches_of_epoch", lambda *_: 1.0)
+    times = {
+        ("fastgcn-cpu", 0): 80.0,
+        ("dsp", 2): 10.0,
+        ("dsp", 4): 20.0,
+        ("direct", 2): 2.0,
+        ("direct", 4): 1.0,
+    }
+    rows = [
+        {"part": "table 7", "system": s, "gpus": n, "us": us, "batch_size": 9} for (s, n), us in times.items()
+    ]
+    measured = sampling._with_epochs("g", None, rows, 1)
+    assert [row["over_dsp"] for row in measured] == [4.0, 1.0, 1.0, 0.2, 0.05]
+    modelled = sampling._with_epochs("g", None, sampling.on_more(rows), 1)
+    assert [(row["part"], row["system"], row["gpus"], row["us"]) for row in modelled] == [
+        ("table 7, modelled", "dsp", 8, pytest.approx(25)), ("table 7, modelled", "direct", 8, pytest.approx(0.5)),
+    ]  # fmt: skip
+    assert modelled[1]["over_dsp"] == pytest.approx(0.02)
 
 
 def test_mini_batches_of_a_cpu_come_from_as_many_samplers_as_are_quickest(

@@ -99,8 +99,8 @@ def graphs(session: Session) -> tuple[str, ...]:
 
 
 def trained_worlds(session: Session) -> list[int]:
-    """One rank, which a quick run leaves out, and as many as there are."""
-    return sorted({crew.most_ranks() if session.quick else 1, crew.most_ranks()})
+    """Numbers of ranks: a quick run has as many as there are alone."""
+    return crew.worlds()[-1 if session.quick else 0 :]
 
 
 def trained(
