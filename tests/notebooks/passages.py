@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Sequence
 
-from gnnsample_lab.bench.measured import most, over_sharing
+from gnnsample_lab.bench.measured import most, on_card, over_sharing
 from gnnsample_lab.bench.suite import PUBLISHED_QUEUE
 from tests.notebooks.recorded import (
     Record,
@@ -15,6 +14,7 @@ from tests.notebooks.recorded import (
     change,
     counted,
     graphs_of,
+    listed,
     median,
     names,
     of_card,
@@ -352,16 +352,15 @@ def sums(aggregation: Record) -> Phrases:
 def designs(gnnlab: Record, budget: Record, pipelines: Record, dsp: Record) -> Phrases:
     pairs = [row for row in rows(gnnlab, part="graphs") if row.get("ran_factored_s")]
     lost = [row["ran_timeshared_s"] / row["ran_factored_s"] for row in pairs]
-    launched, captured = (rows(budget, step=step, executor="factored") for step in ("plain", "captured"))
+    launched, captured = (on_card(budget, "overlapped", step) for step in ("plain", "captured"))
     won, replayed = (
         [row["x_sharing"] for row in found if "x_sharing" in row] for found in (launched, captured)
     )
-    factored = [row["cached_percent"] / 100 for row in launched]
-    shared = [row["cached_percent"] / 100 for row in rows(budget, step="plain", executor="serial")]
-    roles = Counter(each["role"] for each in launched[0]["memory"])
+    factored, shared = (
+        [row["cached_percent"] / 100 for row in launched if row["executor"] == executor]
+        for executor in ("factored", "serial")
+    )
     (peer,) = rows(pipelines, part="handover", way="peer")
-    # Then steps that are shorter make no mini-batch sooner.
-    waits = all(b["ms"] > 0.95 * a["ms"] for a, b in zip(launched, captured, strict=True))
     came = "wins" if min(replayed) > 1 else "loses, too" if max(replayed) < 1 else "is level"
     threads = rows(pipelines, part="overlap", executor="overlapped", cached_percent=100.0, step="plain")
     reached = [row["share_percent"] / 100 for row in threads]
@@ -378,12 +377,7 @@ def designs(gnnlab: Record, budget: Record, pipelines: Record, dsp: Record) -> P
         f"extraction is {percent(row['extract_over_train'] for row in pairs)} of training",
         f"Recorded on {cards(budget, int(most(budget, 'gpus')))} with `products-like`",
         f"it {'won' if min(won) > 1 else '**lost** as well' if max(won) < 1 else 'was level'}, {span(won)}",
-        Said(f"{counted(roles['trainer'])} trainers wait for {counted(roles['sampler'])} sampler", waits, may_go=True),
-        Said(
-            f"hands over a mini-batch every {span((row['ms'] for row in launched), 'ms', tenths)} "
-            f"though it samples one in {span((row['sample_ms'] for row in launched), 'ms', tenths)}",
-            all(1.5 * row["sample_ms"] < row["ms"] for row in launched),
-        ),
+        Said("there is no miss to save", min(shared) == 1, may_go=True),
         f"replayed as CUDA graphs it {came}, {span(replayed)}",
         Said(
             f"with {whole(peer['cached_percent'])} % of the rows cached, makes an epoch "
@@ -397,7 +391,7 @@ def designs(gnnlab: Record, budget: Record, pipelines: Record, dsp: Record) -> P
         f"{span(row['gained'] for row in threads)} as fast as one stage after the other",
         f"which are one launch, it was {span(row['gained'] for row in replays)} as fast",
         f"recorded on {cards(dsp, int(most(dsp, 'gpus')))}",
-        f"{' and '.join(pipelined)} as fast",
+        f"{listed(pipelined)} as fast",
         Said(
             f"{'nothing' if max(gained) < 1 else 'next to nothing'} was gained on so few", max(gained) < 1.05
         ),

@@ -116,13 +116,14 @@ MANY = (50.0, 80.0, 100.0)
 
 
 def by_graph_became(found: dict[str, float], published: list[float]) -> str:
-    """Where the paper's gains were found, to a tenth, and where smaller ones."""
-    near, less = list[str](), list[str]()
+    """Where the paper's gains were found, to a tenth, where smaller ones, and where none."""
+    where: dict[str, list[str]] = {"reproduced": [], "smaller": [], "reversed": []}
     for (name, here), there in zip(found.items(), published, strict=True):
-        (near if here >= NEAR * there else less).append(name)
-    if not (near and less):
-        return "reproduced" if near else "smaller"
-    return f"reproduced on {labels(near)}, smaller on {labels(less)}"
+        where["reproduced" if here >= NEAR * there else "smaller" if here > 1 else "reversed"].append(name)
+    words = [(word, names) for word, names in where.items() if names]
+    return (
+        words[0][0] if len(words) == 1 else ", ".join(f"{word} on {labels(names)}" for word, names in words)
+    )
 
 
 @row("FastGL", "table 4", "fastgl-table4", "fastgl-fig10", "fastgl-table7", given=["notebook 07"])
