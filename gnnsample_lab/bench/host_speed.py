@@ -1,7 +1,8 @@
 """How quick the host is that a suite ran on, beside its GPU.
 
 Wall times of a mini-batch are as much the host's as the card's, and two machines with the same card need not have the
-same host, or it to themselves. So a record says how long a loop of Python, and a launch and its wait, took there.
+same host, or it to themselves. So a record says how long a loop of Python, and a launch and its wait, took there,
+before the suite and after it: where others share the host, the two may differ, and the times in between with them.
 """
 
 from __future__ import annotations

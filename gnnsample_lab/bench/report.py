@@ -154,12 +154,13 @@ def origin(record: dict[str, Any]) -> str:
 
 
 def _host(at: dict[str, Any]) -> str:
-    """How quick the host was, of records that say it."""
-    found = at.get("host")
+    """How quick the host was, before and after the suite, of records that say it."""
+    found, after = at.get("host"), at.get("host_after")
     if found is None:
         return ""
     launch = "" if found["launch_us"] is None else f" a launch and its wait {found['launch_us']:.1f} us,"
-    return f", on its host{launch} 10 000 turns of a loop {found['python_us']:.0f} us"
+    then = "" if after is None else f" ({after['python_us']:.0f} after the suite)"
+    return f", on its host{launch} 10 000 turns of a loop {found['python_us']:.0f} us{then}"
 
 
 def tables(record: dict[str, Any]) -> list[Table]:

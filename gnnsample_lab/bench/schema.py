@@ -119,8 +119,9 @@ def problems(record: Mapping[str, Any]) -> list[str]:
         found += _wrong(gpu, _GPU, "environment.gpu.")
     elif gpu is not None or "gpu" not in at:
         found.append("environment.gpu is neither null nor a description")
-    if "host" in at:  # of newer records
-        found += _wrong(at["host"], _HOST, "environment.host.")
+    for when in ("host", "host_after"):
+        if when in at:  # of newer records
+            found += _wrong(at[when], _HOST, f"environment.{when}.")
     for run in record.get("resumed", []):
         found += _wrong(run.get("environment", {}), _COMPARED, "resumed.environment.")
         found += _wrong(run, {"pieces": _count}, "resumed.")
