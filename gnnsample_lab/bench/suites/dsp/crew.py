@@ -50,6 +50,11 @@ def worlds() -> list[int]:
     return [n for n in (1, 2, 4) if n <= most_ranks()]
 
 
+def tried_worlds(session: Session) -> list[int]:
+    """Numbers of ranks that a suite tries: a quick run the largest of :func:`worlds` alone."""
+    return worlds()[-1 if session.quick else 0 :]
+
+
 def ranks(session: Session) -> Any:
     """Warm ranks, one for each GPU, else two on the CPU; all suites of a run share them."""
     from gnnsample_lab.distributed import Ranks

@@ -73,7 +73,7 @@ _kept: dict[Any, Any] = {}
 def ladder(session: Session) -> dict[str, Any]:
     """The suite's function."""
     on_gpu = crew.on_gpu()
-    worlds = [n for n in (1, 2, 4) if n <= crew.most_ranks()]
+    worlds = crew.worlds()
     names = session.graphs(*(GRAPHS[:1] if session.quick else GRAPHS))
     rows: list[dict[str, Any]] = []
     notes: list[str] = []

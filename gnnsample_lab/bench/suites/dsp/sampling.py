@@ -39,7 +39,7 @@ def sampling(session: Session) -> dict[str, Any]:
     for name in names:
         found = common.graph(session, name)
         size = crew.batch_size(found)
-        for world in crew.worlds()[-1 if session.quick else 0 :]:
+        for world in crew.tried_worlds(session):
             here = session.piece(
                 (name, world), functools.partial(_epoch_rows, session, pool, name, world, size)
             )
@@ -210,7 +210,7 @@ def _layer_rows(session: Session, pool: Any, name: str, found: Any, size: int) -
         )
     one, work, wanted = _whole_layers(found, every, step)
     rows.append({**usual, "system": "lab, whole graph", "gpus": 1, "by": common.device(), **one, **work})
-    for world in [n for n in crew.worlds() if n > 1][-1 if session.quick else 0 :]:
+    for world in [n for n in crew.tried_worlds(session) if n > 1 or n == pool.ranks]:
         for system, method in METHODS.items():
             task = {
                 "folder": crew.parts(session, name, world), "batches": every, "step_size": step,

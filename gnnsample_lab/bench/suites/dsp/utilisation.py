@@ -40,7 +40,7 @@ def utilisation(session: Session) -> dict[str, Any]:
     compared, epochs = 0, QUICK_EPOCHS if session.quick else EPOCHS
     for name in names:
         pairs = {}
-        for world in trained_worlds(session):
+        for world in crew.tried_worlds(session):
             size = crew.batch_size(common.graph(session, name, features=True)) * world
             runs = {s: trained(session, name, s, world, epochs, size) for s in SYSTEMS}
             steps = runs["dsp"].epochs[0].num_batches
@@ -96,11 +96,6 @@ def settings(session: Session, names: Sequence[str]) -> dict[str, Any]:
 
 def graphs(session: Session) -> tuple[str, ...]:
     return crew.names(session, "products-like@0.1" if session.quick else "products-like@0.25")
-
-
-def trained_worlds(session: Session) -> list[int]:
-    """Numbers of ranks: a quick run has as many as there are alone."""
-    return crew.worlds()[-1 if session.quick else 0 :]
 
 
 def trained(
