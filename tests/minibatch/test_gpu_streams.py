@@ -63,6 +63,7 @@ def late(sampler, spin, ms: float = LATE_MS) -> None:
     engine = sampler._engine
     if isinstance(engine, WalkEngine):
         engine.k = {**engine.k, "emit": after_spin(engine.k["emit"], spin, ms)}
+        engine._scratch = None  # and with it captured launches
         return
     real = engine.finisher._kernels
 

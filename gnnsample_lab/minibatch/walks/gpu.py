@@ -1,7 +1,8 @@
 """Random-walk mini-batches on the GPU: any number in one launch, one wait for their sizes (``pinsage.cu``).
 
-Everything up to the sizes is one captured CUDA graph, which reads seeds and batch ids from page-locked host memory. The
-host polls for the sizes, takes one block of memory for each mini-batch, and launches the kernel that fills them.
+All kernels are one captured CUDA graph, which reads seeds, batch ids and where to write from page-locked host memory:
+each mini-batch has one block of memory, allocated before the launch by the sizes of earlier ones. The host polls for
+the sizes, and makes the arrays while the GPU fills them. Where a block was too small the last kernel is launched again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from gnnsample_lab.device import kernels, pinned, runtime, streams
 from gnnsample_lab.device.arrays import merge_duplicates
 from gnnsample_lab.device.polling import await_word
-from gnnsample_lab.minibatch.gpu.arena import LazyTuple
+from gnnsample_lab.minibatch.gpu.arena import LazyTuple, Room
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.minibatch.waves import Waves
 from gnnsample_lab.sampling.neighbors.launch import capture
@@ -36,17 +37,19 @@ _BLOCKS_PER_SM = 16
 _WALKS = np.dtype(
     [("indptr", "u8"), ("indices", "u8"), ("nodes", "u8"), ("keys", "u8"), ("locals", "u8"), ("totals", "u8"),
      ("counts", "u8"), ("picks", "u8"), ("votes", "u8"), ("tiles", "u8"), ("batch_ids", "u8"), ("calls", "u8"),
-     ("host_totals", "u8"), ("row_begins", "u8"), ("node_cap", "u8"), ("slots", "u8"), ("row_stride", "u8"),
-     ("seed", "u8"), ("tile_stride", "u8"), ("direct", "u4"), ("keep", "u4"), ("num_walks", "u4"),
+     ("host_totals", "u8"), ("row_begins", "u8"), ("places", "u8"), ("node_cap", "u8"), ("slots", "u8"),
+     ("row_stride", "u8"), ("seed", "u8"), ("tile_stride", "u8"), ("direct", "u4"), ("keep", "u4"), ("num_walks", "u4"),
      ("walk_length", "u4"), ("restart", "u4"), ("ends", "u4"), ("num_hops", "u4"),
      ("padding", "u4"), ("num_nodes", "u8")], align=True,
 )  # fmt: skip
 """``struct Walks`` of ``pinsage.cu``."""
 
 
-_CALL = np.dtype([(name, np.int64) for name in ("seeds", "num_seeds", "batch_id", "tag")])
+_CALL = np.dtype([(name, np.int64) for name in (
+    "seeds", "num_seeds", "batch_id", "tag", "memory", "room", "num_inverse",
+)])  # fmt: skip
 """``struct Call`` of ``pinsage.cu``."""
-_CALL_PACK: Any = struct.Struct("=4q").pack_into
+_CALL_PACK: Any = struct.Struct("=7q").pack_into
 _PLACE = np.dtype([(name, np.int64) for name in (
     "nodes", "inverse", "counts", "offsets", "neighbors", "votes", "local_ids", "num_nodes",
 )])  # fmt: skip
@@ -98,6 +101,7 @@ class _Scratch:
         self.tiles = cupy.empty(count * spec.num_hops * tiles, np.uint32)
         self.batch_ids = cupy.empty(count, np.uint32)
         self.row_begins = cupy.asarray(_exclusive(np.array(shape.row_caps)).astype(np.uint64))
+        self.placed = cupy.empty(count * spec.num_hops * _PLACE.itemsize, np.uint8)
         sizes = (
             count * _CALL.itemsize,
             count * shape.seeds * 8,
@@ -129,6 +133,7 @@ class _Scratch:
         )
         for name in names:
             plan[name] = getattr(self, name).data.ptr
+        plan["places"] = self.placed.data.ptr
         plan["indptr"], plan["indices"] = graph.indptr.data.ptr, graph.indices.data.ptr
         plan["node_cap"], plan["slots"], plan["row_stride"] = shape.node_cap, shape.slots, shape.rows
         plan["seed"], plan["direct"], plan["keep"] = spec.seed, shape.direct, keep
@@ -161,6 +166,7 @@ class WalkEngine:
         self.shared = self.groups * per_row
         self._scratch: _Scratch | None = None
         self.waves: dict[int, Waves] = {}  # by seed capacity
+        self._rooms: dict[int, Room] = {}  # the same
         self._turns = streams.Turns(graph.indptr, graph.indices)
         self._no_position: Any = None
         self._merges = False  # until seeds were met that are not distinct
@@ -229,8 +235,10 @@ class WalkEngine:
     def _wave(self, shape: _Shape, seeds: Sequence[Seeds], first_batch_id: int) -> list[MiniBatch]:
         self._turns.take()
         ws = self._take_scratch(shape, len(seeds))
+        ready, room = streams.Ready(), self._room(shape).bytes()
+        blocks = [self._block(room, ready) for _ in seeds] if room else []
         try:
-            self._launch(ws, seeds, first_batch_id)
+            self._launch(ws, seeds, first_batch_id, blocks, room)
             for i in range(len(seeds)):
                 await_word(
                     ws.totals_view, i * TOTALS + _STAMP, ws.stamp, "random walks did not report their totals"
@@ -252,9 +260,43 @@ class WalkEngine:
             self._merges = True
             merged = [self._merged(s) if inverse is None else (s, inverse) for s, inverse in seeds]
             return self._wave(shape, merged, first_batch_id)
-        made = self._emit(ws, totals, seeds, first_batch_id)
+        views = [self._view(found, given) for found, given in zip(totals, seeds, strict=True)]
+        for view in views:
+            self._room(shape).saw(view.num_bytes)
+        minus_one = self._minus_one(views, ready)
+        if max(view.num_bytes for view in views) <= room:
+            for view, block in zip(views, blocks, strict=True):
+                view.memory = block
+            made = self._batches(range(len(seeds)), views, minus_one, seeds, first_batch_id, ready)
+        else:
+            made = self._emit(ws, views, totals, minus_one, seeds, first_batch_id, ready)
         self._turns.leave()
         return made
+
+    def _room(self, shape: _Shape) -> Room:
+        return self._rooms.setdefault(shape.row_caps[0], Room())
+
+    @staticmethod
+    def _block(num_bytes: int, ready: streams.Ready) -> Any:
+        import cupy
+
+        return streams.lease(cupy.cuda.alloc(num_bytes), ready)
+
+    def _view(self, found: list[int], given: Seeds) -> _View:
+        """The arrays of a mini-batch of these totals, which have no memory yet."""
+        hops = self.spec.num_hops
+        levels, edges = found[1 : 2 + hops], found[17 : 17 + hops]
+        return _View(self.graph.indices.dtype, levels, edges, _num_inverse(given))
+
+    def _minus_one(self, views: Sequence[_View], ready: streams.Ready) -> Any:
+        """Positions of the picks of a hop, of which none has one."""
+        import cupy
+
+        longest = max(max(view.edges) for view in views)
+        if self._no_position is None or self._no_position.size < longest:
+            room = power_of_two(longest, 1024)
+            self._no_position = streams.leased(cupy.full(room, -1, dtype=np.int64), self._turns)
+        return streams.leased(self._no_position, ready)
 
     def _abandon(self) -> None:
         """Forget the scratch memory after a failure or an interrupt, whose launch may still be under way."""
@@ -265,18 +307,24 @@ class WalkEngine:
         finally:
             self._scratch = None
 
-    def _launch(self, ws: _Scratch, seeds: Sequence[Seeds], first_batch_id: int) -> None:
-        """Write what the kernels read from host memory, and launch everything up to the report of the totals."""
+    def _launch(
+        self, ws: _Scratch, seeds: Sequence[Seeds], first_batch_id: int, blocks: Sequence[Any], room: int
+    ) -> None:
+        """Write what the kernels read from host memory, and launch them; ``blocks``: of ``room`` bytes, or none."""
         import cupy
 
         count = len(seeds)
-        for i, (distinct, _) in enumerate(seeds):
+        for i, given in enumerate(seeds):
+            distinct = given[0]
             if isinstance(distinct, np.ndarray):
                 ws.seeds[i, : distinct.size] = distinct
                 address = ws.at_home[i]
             else:  # the host waits for the sizes, and these are read before
                 address = distinct.data.ptr
-            _CALL_PACK(ws.call_bytes, i * _CALL.itemsize, address, distinct.size, first_batch_id + i, 0)
+            _CALL_PACK(
+                ws.call_bytes, i * _CALL.itemsize, address, distinct.size, first_batch_id + i, 0,
+                blocks[i].ptr if blocks else 0, room, _num_inverse(given),
+            )  # fmt: skip
         self._stamp(ws)
         stream = cupy.cuda.get_current_stream()
         if count not in ws.graphs:
@@ -301,53 +349,46 @@ class WalkEngine:
             k["close_level"]((count,), (32,), (ws.args, np.int32(hop)))
         k["sum_tiles"](self._grid(max(shape.row_caps), _TILE, count * hops), (256,), (ws.args,))
         k["report"]((count,), (64,), (ws.args,))
+        self._write(ws, max(shape.row_caps), range(count), ws.placed.data.ptr)
+
+    def _write(self, ws: _Scratch, rows: int, group: range, places: int) -> None:
+        """Launch what writes the arrays of the mini-batches ``group``, of up to ``rows`` rows a hop, to ``places``."""
+        hops = self.spec.num_hops
+        grid = self._grid(rows, _TILE, len(group) * hops)
+        self.k["emit"](grid, (256,), (ws.args, np.uintp(places), np.uint32(group.start * hops)))
 
     def _emit(
-        self, ws: _Scratch, totals: Sequence[list[int]], seeds: Sequence[Seeds], first: int
-    ) -> list[MiniBatch]:
+        self, ws: _Scratch, views: Sequence[_View], totals: Sequence[list[int]], minus_one: Any,
+        seeds: Sequence[Seeds], first: int, ready: streams.Ready,
+    ) -> list[MiniBatch]:  # fmt: skip
         """Allocate memory of exact size and write all mini-batches; asynchronous.
 
         The GPU waits for what comes before a launch. That is the places of a few mini-batches alone: they are made, and
         places of others told, behind it.
         """
-        import cupy
-
-        hops, ids = self.spec.num_hops, self.graph.indices.dtype
-        ready = streams.Ready()
-        longest = max(max(found[17 : 17 + hops]) for found in totals)
-        if self._no_position is None or self._no_position.size < longest:
-            room = power_of_two(longest, 1024)
-            self._no_position = streams.leased(cupy.full(room, -1, dtype=np.int64), self._turns)
-        minus_one = streams.leased(self._no_position, ready)
         batches: list[MiniBatch] = []
         for begin in range(0, len(seeds), _EMITTED):
-            views, rows = [], 0
             group = range(begin, min(begin + _EMITTED, len(seeds)))
             for i in group:
-                (distinct, inverse), found = seeds[i], totals[i]
-                merged = inverse is not None and inverse.size != distinct.size
-                levels, edges = found[1 : 2 + hops], found[17 : 17 + hops]
-                view = _View(ids, levels, edges, 0 if merged else distinct.size, minus_one)
-                view.memory = streams.lease(cupy.cuda.alloc(view.num_bytes), ready)
-                view.write_places(ws.places, i, view.memory.ptr)
-                views.append(view)
-                rows = max(rows, found[hops])
-            grid = self._grid(rows, _TILE, len(group) * hops)
-            places = np.uintp(ws.places.ctypes.data)
-            self.k["emit"](grid, (256,), (ws.args, places, np.uint32(begin * hops)))
-            batches += self._batches(group, views, seeds, first, ready)
+                views[i].memory = self._block(views[i].num_bytes, ready)
+                views[i].write_places(ws.places, i, views[i].memory.ptr)
+            rows = max(totals[i][self.spec.num_hops] for i in group)
+            self._write(ws, rows, group, ws.places.ctypes.data)
+            batches += self._batches(group, views, minus_one, seeds, first, ready)
         return batches
 
     def _batches(
-        self, group: range, views: Sequence[_View], seeds: Sequence[Seeds], first: int, ready: streams.Ready
-    ) -> list[MiniBatch]:
+        self, group: range, views: Sequence[_View], minus_one: Any, seeds: Sequence[Seeds], first: int,
+        ready: streams.Ready,
+    ) -> list[MiniBatch]:  # fmt: skip
         """The mini-batches ``group`` of a launch."""
         import cupy
 
         hops = self.spec.num_hops
         batches = []
-        for i, view in zip(group, views, strict=True):
-            inverse = seeds[i][1]
+        for i in group:
+            view, inverse = views[i], seeds[i][1]
+            view.minus_one = minus_one
             inverted = view.inverse() if view.seeds else streams.leased(cupy.asarray(inverse), ready)
             batches.append(
                 MiniBatch(
@@ -358,6 +399,12 @@ class WalkEngine:
         return batches
 
 
+def _num_inverse(given: Seeds) -> int:
+    """Seeds whose inverse is their own number, which the GPU writes; 0 where the host has merged some."""
+    distinct, inverse = given
+    return 0 if inverse is not None and inverse.size != distinct.size else int(distinct.size)
+
+
 class _View:
     """The arrays of one mini-batch, in one block of memory.
 
@@ -365,13 +412,17 @@ class _View:
         ids: dtype of vertex ids.
         levels, edges: vertices before each hop and of all; picks of each hop.
         seeds: seeds whose inverse lies here, 0 where the host has it.
+
+    Attributes:
+        memory: the block, told later; ``lay_out`` in ``pinsage.cu`` has the same places in it.
         minus_one: positions of picks, which have none.
     """
 
     memory: Any
+    minus_one: Any
 
-    def __init__(self, ids: Any, levels: list[int], edges: list[int], seeds: int, minus_one: Any) -> None:
-        self.ids, self.levels, self.edges, self.seeds, self.minus_one = ids, levels, edges, seeds, minus_one
+    def __init__(self, ids: Any, levels: list[int], edges: list[int], seeds: int) -> None:
+        self.ids, self.levels, self.edges, self.seeds = ids, levels, edges, seeds
         width = ids.itemsize
         sizes = [levels[-1] * width, seeds * 8]
         for rows, picks in zip(levels, edges, strict=False):

@@ -6,8 +6,9 @@
 // walks' dependent reads for V = 12.
 // Bound: num_walks * walk_length * 2 random reads per row, walk_length * 2 of them one after the other.
 // Picks enter the batch's vertex table at once, so that the next hop's frontier is complete when the kernel ends and
-// the host waits for no hop. Local ids are read by `emit`, a later launch, when all of them are written.
-// Everything up to `report` is one CUDA graph: what changes from call to call is read from host memory (`calls`).
+// the host waits for no hop. Local ids are read by `emit`, when all of them are written.
+// All kernels are one CUDA graph: what changes from call to call is read from host memory (`calls`). There lies, too,
+// where each batch has memory for its arrays. Where that is too small `emit` is launched again, into memory that fits.
 //
 // Arrays of a batch b: nodes[b * node_cap ..], keys and locals [b * slots ..], totals[b * 40 ..] (0: vertices so far,
 // 1 + h: vertices before hop h, 17 + h: picks of hop h, last four: see below), counts[b * row_stride ..], picks and votes K times that.
@@ -21,6 +22,18 @@ typedef long long i64;
 #define REPEATED (TOTALS - 3)  // not 0 when a seed came twice: the host merges them, and launches again
 #define STAMP (TOTALS - 2)   // in host memory: the tag of the call whose totals these are
 #define BROKEN (TOTALS - 1)  // not 0 when a table was full: an error, because it has slots for twice the vertices
+
+// Where the arrays of a batch and hop go. `nodes` of the first hop alone.
+struct Place {
+    ID_T* nodes;
+    i64* inverse;   // 0: seeds were merged, the host has their places
+    int* counts;
+    i64* offsets;   // 0: nothing is to be written
+    ID_T* neighbors;
+    int* votes;
+    int* local_ids;
+    u64 num_nodes;  // 0 but for the first hop
+};
 
 struct Walks {
     const i64* indptr;
@@ -37,6 +50,7 @@ struct Walks {
     const u64* calls;
     u64* host_totals;
     const u64* row_begins;
+    Place* places;
     u64 node_cap, slots, row_stride, seed, tile_stride;
     u32 direct, keep, num_walks, walk_length, restart, ends, num_hops, padding;  // ends: at a restart
     u64 num_nodes;
@@ -48,6 +62,8 @@ struct Call {
     const i64* seeds;
     u64 num_seeds, batch_id;
     i64 tag;  // of the call
+    u64 memory, room;  // for the batch's arrays: where, 0 for nowhere, and how many bytes
+    u64 num_inverse;   // seeds whose inverse lies there; 0: seeds were merged
 };
 
 __device__ __forceinline__ u64 first_slot(const Walks& a, u64 v) {
@@ -201,7 +217,35 @@ extern "C" __global__ void __launch_bounds__(256) sum_tiles(Walks a) {
     }
 }
 
-// Tell the host how large everything is; the stamp comes last.
+// Where the arrays of batch `b` go in the memory of its call, one after another as in Python's `_View`; nowhere where
+// they do not fit, or are of no use.
+__device__ __forceinline__ void lay_out(const Walks& a, u64 b, const Call& call, const u64* totals) {
+    Place* places = a.places + b * a.num_hops;
+    u64 at = call.memory;
+    const auto take = [&at](u64 bytes) {
+        const u64 here = at;
+        at += (bytes + 255) & ~255ull;
+        return here;
+    };
+    const u64 num_nodes = totals[1 + a.num_hops], nodes = take(num_nodes * sizeof(ID_T)), inverse = take(call.num_inverse * 8);
+    for (u32 hop = 0; hop < a.num_hops; ++hop) {
+        const u64 rows = totals[1 + hop], picks = totals[17 + hop];
+        Place to;
+        to.nodes = (ID_T*)(hop ? 0 : nodes);
+        to.inverse = (i64*)(hop || !call.num_inverse ? 0 : inverse);
+        to.counts = (int*)take(rows * 4);
+        to.offsets = (i64*)take(rows * 8 + 8);
+        to.neighbors = (ID_T*)take(picks * sizeof(ID_T));
+        to.votes = (int*)take(picks * 4);
+        to.local_ids = (int*)take(picks * 4);
+        to.num_nodes = hop ? 0 : num_nodes;
+        places[hop] = to;
+    }
+    if (call.memory && at - call.memory <= call.room && !(totals[STRANGE] | totals[REPEATED] | totals[BROKEN])) return;
+    for (u32 hop = 0; hop < a.num_hops; ++hop) places[hop].offsets = 0;
+}
+
+// Tell the host how large everything is, the stamp last, and `emit` where everything goes.
 extern "C" __global__ void report(Walks a) {
     const u64* totals = a.totals + (u64)blockIdx.x * TOTALS;
     volatile u64* out = a.host_totals + (u64)blockIdx.x * TOTALS;
@@ -212,21 +256,11 @@ extern "C" __global__ void report(Walks a) {
     const Call call = ((const Call*)a.calls)[blockIdx.x];
     __threadfence_system();
     *(volatile i64*)(out + STAMP) = call.tag;
+    lay_out(a, blockIdx.x, call, totals);
 }
 
-// Where the arrays of a batch and hop go; in host memory. `nodes` of the first hop alone.
-struct Place {
-    ID_T* nodes;
-    i64* inverse;   // 0: seeds were merged, the host has their places
-    int* counts;
-    i64* offsets;
-    ID_T* neighbors;
-    int* votes;
-    int* local_ids;
-    u64 num_nodes;  // 0 but for the first hop
-};
-
-// Write the arrays of some batches and all their hops (blockIdx.y, from `first_place` on). A block writes the picks of TILE rows.
+// Write the arrays of some batches and all their hops (blockIdx.y, from `first_place` on) to where `places` says, which
+// lie in host memory where the host has chosen them. A block writes the picks of TILE rows.
 extern "C" __global__ void __launch_bounds__(256) emit(Walks a, const Place* places, u32 first_place) {
     __shared__ u32 ends[TILE];
     __shared__ u32 warps[8];
@@ -234,6 +268,7 @@ extern "C" __global__ void __launch_bounds__(256) emit(Walks a, const Place* pla
     const u32 number = first_place + blockIdx.y;
     const u64 b = number / a.num_hops, hop = number - b * a.num_hops;
     const Place to = places[number];
+    if (!to.offsets) return;
     const u64 rows = a.totals[b * TOTALS + 1 + hop], from = b * a.row_stride + a.row_begins[hop];
     const u64* keys = a.keys + b * a.slots;
     const u32* locals = a.locals + b * a.slots;

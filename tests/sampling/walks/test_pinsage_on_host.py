@@ -1,4 +1,4 @@
-"""The kernel that writes PinSAGE's mini-batches, compiled for the host, against NumPy.
+"""The kernels that place and write PinSAGE's mini-batches, compiled for the host, against NumPy.
 
 A thread of the operating system stands for each thread of a block, and a barrier for what a block or a warp does
 together. Blocks run one after another. On a GPU the same kernels run in ``tests/minibatch/test_walk_sampler.py``.
@@ -69,6 +69,9 @@ template <class Work> static void launch(unsigned x, unsigned y, Work work) {
         });
     for (auto& thread : threads) thread.join();
 }
+extern "C" void place(const Walks* a, const Call* calls, unsigned batches) {
+    for (unsigned b = 0; b < batches; ++b) lay_out(*a, b, calls[b], a->totals + b * TOTALS);
+}
 extern "C" void run(const Walks* a, const Place* places, unsigned x, unsigned y, unsigned each) {
     launch(x, y, [=] { sum_tiles(*a); });
     for (unsigned first = 0; first < y; first += each) launch(x, each, [=] { emit(*a, places, first); });
@@ -85,10 +88,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     text = (PACKAGE_ROOT / "sampling/walks/pinsage.cu").read_text(encoding="utf-8")
     head = text[text.index("#define TOTALS") : text.index("// Insert `v`")]
     rows = text[text.index("// Rows of a hop; none") : text.index("// Dynamic shared memory")]
-    sums = text[text.index("// The picks of TILE rows each") : text.index("// Tell the host")]
-    (folder / "emit.cuh").write_text(
-        head + rows + sums + text[text.index("// Where the arrays of a batch") :]
-    )
+    sums = text[text.index("// The picks of TILE rows each") : text.index("// Tell the host")]  # and places
+    (folder / "emit.cuh").write_text(head + rows + sums + text[text.index("// Write the arrays of some") :])
     (folder / "emit.cpp").write_text(_HOST)
     target = str(folder / "emit.so")
     flags = ["-std=c++20", "-O1", "-pthread", "-shared", "-fPIC"]
@@ -138,9 +139,7 @@ def test_arrays_are_written_where_the_host_says(library: ctypes.CDLL, blocks: in
         for hop in range(hops):
             begin = int(row_begins[hop])
             edges.append(int(counts[b, begin : begin + levels[b, hop]].sum()))
-        view = walks._View(
-            np.dtype(np.int32), levels[b].tolist(), edges, int(levels[b, 0]) if b == 0 else 0, None
-        )
+        view = walks._View(np.dtype(np.int32), levels[b].tolist(), edges, int(levels[b, 0]) if b == 0 else 0)
         memories.append(np.full(view.num_bytes, 0xEE, np.uint8))
         view.write_places(places.view(np.uint8), b, memories[b].ctypes.data)
         views.append((view, edges))
@@ -166,3 +165,33 @@ def test_arrays_are_written_where_the_host_says(library: ctypes.CDLL, blocks: in
                 array(at_hop + 3, edges[hop], np.int32), votes[b, begin : begin + rows][taken]
             )
             assert np.array_equal(array(at_hop + 4, edges[hop], np.int32), local[b, wanted].astype(np.int32))
+
+
+@pytest.mark.parametrize("fault", [None, "STRANGE", "REPEATED", "BROKEN", "no memory", "a byte less"])
+def test_the_gpu_places_arrays_as_the_host_does(library: ctypes.CDLL, fault: str | None) -> None:
+    """And nowhere where they do not fit, or are of no use."""
+    hops, memory = 3, 1 << 20
+    levels, edges = [[5, 20, 31, 60], [7, 8, 9, 9]], [[15, 40, 77], [3, 0, 1]]
+    seeds = [5, 0]  # those of the second mini-batch were merged
+    totals = np.zeros((2, walks.TOTALS), np.uint64)
+    totals[:, 1 : 2 + hops], totals[:, 17 : 17 + hops] = levels, edges
+    views = [walks._View(np.dtype(np.int32), *of) for of in zip(levels, edges, seeds, strict=True)]
+    wanted, places = np.zeros(2 * hops, walks._PLACE), np.full(2 * hops, -1, walks._PLACE)
+    calls, plan = np.zeros(2, walks._CALL), np.zeros(1, walks._WALKS)
+    for b, view in enumerate(views):
+        view.write_places(wanted.view(np.uint8), b, memory * (b + 1))
+        calls[b] = (0, 0, b, 0, memory * (b + 1), view.num_bytes, seeds[b])
+    if fault == "no memory":
+        calls["memory"][1] = 0
+    elif fault == "a byte less":
+        calls["room"][1] -= 1
+    elif fault:
+        at = {"STRANGE": walks._STRANGE, "REPEATED": walks._REPEATED, "BROKEN": walks.TOTALS - 1}[fault]
+        totals[1, at] = 1
+    plan["places"], plan["totals"], plan["num_hops"] = places.ctypes.data, totals.ctypes.data, hops
+    library.place(*(ctypes.c_void_p(array.ctypes.data) for array in (plan, calls)), 2)
+    assert (places[:hops] == wanted[:hops]).all()
+    if fault is None:
+        assert (places == wanted).all()
+    else:
+        assert (places["offsets"][hops:] == 0).all()
