@@ -610,7 +610,7 @@ def test_auto_measures_again_after_an_interrupt(cp, monkeypatch, expected):
 
 def test_walks_go_on_after_an_interrupt(monkeypatch, expected):
     sampler = PinSAGESampler(graph_named("hubs"), device="cuda")
-    for name in ("_emit", "_take_scratch"):
+    for name in ("_write_again", "_take_scratch", "_launch", "_batches"):
         with monkeypatch.context() as patch:
             interrupted(patch, WalkEngine, name)
             with pytest.raises(KeyboardInterrupt):

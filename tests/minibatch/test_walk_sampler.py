@@ -206,43 +206,39 @@ def test_gpu_waves_seeds_of_all_kinds_and_epochs():
 
 @pytest.mark.gpu
 def test_arrays_come_with_the_launch_where_earlier_ones_tell_their_size(monkeypatch):
-    """Else by another launch; in blocks of their own, so that those of a mini-batch that is kept stay as they are."""
+    """Else by another launch; in memory of their own, so that those of a mini-batch that is kept stay as they are."""
+    import cupy
+
     from gnnsample_lab.minibatch.walks.gpu import WalkEngine
 
     graph = random_graph(6, num_nodes=20_000, num_edges=90_000)
     here, there = (PinSAGESampler(graph, device=device) for device in ("cpu", "cuda"))
     again = []
-    emit = WalkEngine._emit
-    monkeypatch.setattr(WalkEngine, "_emit", lambda *given: (again.append(1), emit(*given))[1])
+    write = WalkEngine._write_again
+    monkeypatch.setattr(
+        WalkEngine, "_write_again", lambda *given: (again.append(len(given[-1])), write(*given))[1]
+    )
     few, many = [np.arange(i, i + 40) for i in range(6)], [np.arange(i, i + 64) for i in range(9)]
     kept = []
-    for seeds, launches in (
-        (few[:1], 1),
-        (few[1:2], 1),
-        (few[2:], 1),
-        (many, 2),
-        (many[:3], 2),
-        ([np.array([5, 5, 7])], 2),
-    ):
+    for seeds, launches, written in (
+        (few[:1], 1, 1), (few[1:2], 1, 1), (few[2:], 1, 1), ([few[0], many[0], few[1]], 2, 2), (many, 2, 2),
+        ([np.array([5, 5, 7])], 2, 2), (few, 2, 2),
+    ):  # fmt: skip
         kept.append((seeds, there.sample_many(seeds, 7)))
-        assert len(again) == launches
+        assert (len(again), sum(again)) == (launches, written)
+    alloc = cupy.cuda.alloc
+    left = [alloc]
+
+    def short(size):  # of memory, once
+        if left:
+            left.pop()
+            raise cupy.cuda.memory.OutOfMemoryError(size, 0, 0)
+        return alloc(size)
+
+    monkeypatch.setattr(cupy.cuda, "alloc", short)
+    kept.append((many[:2], there.sample_many(many[:2], 7)))
+    assert not left and len(again) == 3
     for seeds, found in kept:
         for i, (batch, one) in enumerate(zip(found, seeds, strict=True)):
             assert batch.canonical() == here.sample(one, 7 + i).canonical()
             assert batch.seed_inverse.tolist() == here.sample(one, 7 + i).seed_inverse.tolist()
-
-
-@pytest.mark.gpu
-def test_launches_that_write_a_few_mini_batches_each(graph, monkeypatch):
-    """Arrays of a call are written by several launches, of seeds that come twice, too."""
-    from gnnsample_lab.minibatch.walks import gpu
-
-    monkeypatch.setattr(gpu, "_EMITTED", 2)
-    monkeypatch.setattr(gpu.Room, "bytes", lambda room: 0)  # else they come with the first launch
-    here, there = (PinSAGESampler(graph, num_layers=2, device=device) for device in ("cpu", "cuda"))
-    seeds = [np.arange(i, i + 3 + 2 * i) % graph.num_nodes for i in range(5)]
-    for given in (seeds, [*seeds, np.array([1, 2, 1])]):
-        for _ in range(3):
-            found = there.sample_many(given)
-        for i, (batch, one) in enumerate(zip(found, given, strict=True)):
-            assert batch.canonical() == here.sample(one, i).canonical()

@@ -29,8 +29,6 @@ from gnnsample_lab.sampling.walks.pinsage import WalkSpec
 TOTALS = 40
 """64-bit counters of a batch: [0] vertices, [1 + h] vertices before hop h, [17 + h] picks of hop h, last the faults."""
 MAX_AT_ONCE = 64
-_EMITTED = 8
-"""Mini-batches whose arrays one launch writes: the first eight while the host tells the places of the next."""
 _SHARED_BYTES = 48 << 10
 _BLOCKS_PER_SM = 16
 """Most blocks of the walk kernel per multiprocessor."""
@@ -166,7 +164,7 @@ class WalkEngine:
         self.shared = self.groups * per_row
         self._scratch: _Scratch | None = None
         self.waves: dict[int, Waves] = {}  # by seed capacity
-        self._rooms: dict[int, Room] = {}  # the same
+        self._rooms: dict[int, Room] = {}  # likewise
         self._turns = streams.Turns(graph.indptr, graph.indices)
         self._no_position: Any = None
         self._merges = False  # until seeds were met that are not distinct
@@ -234,11 +232,18 @@ class WalkEngine:
 
     def _wave(self, shape: _Shape, seeds: Sequence[Seeds], first_batch_id: int) -> list[MiniBatch]:
         self._turns.take()
-        ws = self._take_scratch(shape, len(seeds))
-        ready, room = streams.Ready(), self._room(shape).bytes()
-        blocks = [self._block(room, ready) for _ in seeds] if room else []
         try:
-            self._launch(ws, seeds, first_batch_id, blocks, room)
+            return self._sampled(shape, seeds, first_batch_id)
+        finally:
+            self._turns.leave()
+
+    def _sampled(self, shape: _Shape, seeds: Sequence[Seeds], first_batch_id: int) -> list[MiniBatch]:
+        """The mini-batches of one launch; the GPU may still write them."""
+        ws = self._take_scratch(shape, len(seeds))
+        sizes = self._rooms.setdefault(shape.row_caps[0], Room())
+        memories, room = self._memories(len(seeds), sizes.bytes())
+        try:
+            self._launch(ws, seeds, first_batch_id, memories, room)
             for i in range(len(seeds)):
                 await_word(
                     ws.totals_view, i * TOTALS + _STAMP, ws.stamp, "random walks did not report their totals"
@@ -257,46 +262,34 @@ class WalkEngine:
         if any(found[_STRANGE] for found in totals):
             raise self._no_vertex()
         if any(found[_REPEATED] for found in totals):
+            memories.clear()  # the next launch has memory of its own
             self._merges = True
             merged = [self._merged(s) if inverse is None else (s, inverse) for s, inverse in seeds]
-            return self._wave(shape, merged, first_batch_id)
+            return self._sampled(shape, merged, first_batch_id)
         views = [self._view(found, given) for found, given in zip(totals, seeds, strict=True)]
         for view in views:
-            self._room(shape).saw(view.num_bytes)
-        minus_one = self._minus_one(views, ready)
-        if max(view.num_bytes for view in views) <= room:
-            for view, block in zip(views, blocks, strict=True):
-                view.memory = block
-            made = self._batches(range(len(seeds)), views, minus_one, seeds, first_batch_id, ready)
-        else:
-            made = self._emit(ws, views, totals, minus_one, seeds, first_batch_id, ready)
-        self._turns.leave()
-        return made
-
-    def _room(self, shape: _Shape) -> Room:
-        return self._rooms.setdefault(shape.row_caps[0], Room())
+            sizes.saw(view.num_bytes)
+        missing = [i for i, view in enumerate(views) if view.num_bytes > room]
+        if missing:
+            memories = memories or [None] * len(seeds)
+            self._write_again(ws, views, memories, missing)
+        return self._batches(views, memories, seeds, first_batch_id)
 
     @staticmethod
-    def _block(num_bytes: int, ready: streams.Ready) -> Any:
+    def _memories(count: int, size: int) -> tuple[list[Any], int]:
+        """Memory for the arrays of ``count`` mini-batches, and how much each has; none where no size is known."""
         import cupy
 
-        return streams.lease(cupy.cuda.alloc(num_bytes), ready)
+        try:
+            return [cupy.cuda.alloc(size) for _ in range(count)] if size else [], size
+        except cupy.cuda.memory.OutOfMemoryError:  # what the mini-batches really need may still be there
+            return [], 0
 
     def _view(self, found: list[int], given: Seeds) -> _View:
         """The arrays of a mini-batch of these totals, which have no memory yet."""
         hops = self.spec.num_hops
         levels, edges = found[1 : 2 + hops], found[17 : 17 + hops]
         return _View(self.graph.indices.dtype, levels, edges, _num_inverse(given))
-
-    def _minus_one(self, views: Sequence[_View], ready: streams.Ready) -> Any:
-        """Positions of the picks of a hop, of which none has one."""
-        import cupy
-
-        longest = max(max(view.edges) for view in views)
-        if self._no_position is None or self._no_position.size < longest:
-            room = power_of_two(longest, 1024)
-            self._no_position = streams.leased(cupy.full(room, -1, dtype=np.int64), self._turns)
-        return streams.leased(self._no_position, ready)
 
     def _abandon(self) -> None:
         """Forget the scratch memory after a failure or an interrupt, whose launch may still be under way."""
@@ -308,9 +301,9 @@ class WalkEngine:
             self._scratch = None
 
     def _launch(
-        self, ws: _Scratch, seeds: Sequence[Seeds], first_batch_id: int, blocks: Sequence[Any], room: int
+        self, ws: _Scratch, seeds: Sequence[Seeds], first_batch_id: int, memories: Sequence[Any], room: int
     ) -> None:
-        """Write what the kernels read from host memory, and launch them; ``blocks``: of ``room`` bytes, or none."""
+        """Write what the kernels read from host memory, and launch them; ``memories``: of ``room`` bytes, or none."""
         import cupy
 
         count = len(seeds)
@@ -323,7 +316,7 @@ class WalkEngine:
                 address = distinct.data.ptr
             _CALL_PACK(
                 ws.call_bytes, i * _CALL.itemsize, address, distinct.size, first_batch_id + i, 0,
-                blocks[i].ptr if blocks else 0, room, _num_inverse(given),
+                memories[i].ptr if memories else 0, room, _num_inverse(given),
             )  # fmt: skip
         self._stamp(ws)
         stream = cupy.cuda.get_current_stream()
@@ -349,46 +342,43 @@ class WalkEngine:
             k["close_level"]((count,), (32,), (ws.args, np.int32(hop)))
         k["sum_tiles"](self._grid(max(shape.row_caps), _TILE, count * hops), (256,), (ws.args,))
         k["report"]((count,), (64,), (ws.args,))
-        self._write(ws, max(shape.row_caps), range(count), ws.placed.data.ptr)
+        self._write(ws, max(shape.row_caps), count, ws.placed.data.ptr)
 
-    def _write(self, ws: _Scratch, rows: int, group: range, places: int) -> None:
-        """Launch what writes the arrays of the mini-batches ``group``, of up to ``rows`` rows a hop, to ``places``."""
-        hops = self.spec.num_hops
-        grid = self._grid(rows, _TILE, len(group) * hops)
-        self.k["emit"](grid, (256,), (ws.args, np.uintp(places), np.uint32(group.start * hops)))
+    def _write(self, ws: _Scratch, rows: int, count: int, places: int) -> None:
+        """Launch what writes the arrays of ``count`` mini-batches, of up to ``rows`` rows a hop, to ``places``."""
+        grid = self._grid(rows, _TILE, count * self.spec.num_hops)
+        self.k["emit"](grid, (256,), (ws.args, np.uintp(places)))
 
-    def _emit(
-        self, ws: _Scratch, views: Sequence[_View], totals: Sequence[list[int]], minus_one: Any,
-        seeds: Sequence[Seeds], first: int, ready: streams.Ready,
-    ) -> list[MiniBatch]:  # fmt: skip
-        """Allocate memory of exact size and write all mini-batches; asynchronous.
-
-        The GPU waits for what comes before a launch. That is the places of a few mini-batches alone: they are made, and
-        places of others told, behind it.
-        """
-        batches: list[MiniBatch] = []
-        for begin in range(0, len(seeds), _EMITTED):
-            group = range(begin, min(begin + _EMITTED, len(seeds)))
-            for i in group:
-                views[i].memory = self._block(views[i].num_bytes, ready)
-                views[i].write_places(ws.places, i, views[i].memory.ptr)
-            rows = max(totals[i][self.spec.num_hops] for i in group)
-            self._write(ws, rows, group, ws.places.ctypes.data)
-            batches += self._batches(group, views, minus_one, seeds, first, ready)
-        return batches
-
-    def _batches(
-        self, group: range, views: Sequence[_View], minus_one: Any, seeds: Sequence[Seeds], first: int,
-        ready: streams.Ready,
-    ) -> list[MiniBatch]:  # fmt: skip
-        """The mini-batches ``group`` of a launch."""
+    def _write_again(
+        self, ws: _Scratch, views: Sequence[_View], memories: list[Any], missing: Sequence[int]
+    ) -> None:
+        """Allocate ``memories`` of exact size for the mini-batches ``missing``, and write them; asynchronous."""
         import cupy
 
-        hops = self.spec.num_hops
+        for i in missing:
+            memories[i] = None  # what was too small, before there is more
+        ws.places[:] = 0  # nowhere: the others are written
+        for i in missing:
+            memories[i] = cupy.cuda.alloc(views[i].num_bytes)
+            views[i].write_places(ws.places, i, memories[i].ptr)
+        rows = max(views[i].levels[-2] for i in missing)
+        self._write(ws, rows, len(views), ws.places.ctypes.data)
+
+    def _batches(
+        self, views: Sequence[_View], memories: Sequence[Any], seeds: Sequence[Seeds], first: int
+    ) -> list[MiniBatch]:
+        """The mini-batches of a launch."""
+        import cupy
+
+        hops, ready = self.spec.num_hops, streams.Ready()
+        longest = max(max(view.edges) for view in views)
+        if self._no_position is None or self._no_position.size < longest:
+            room = power_of_two(longest, 1024)
+            self._no_position = streams.leased(cupy.full(room, -1, dtype=np.int64), self._turns)
+        minus_one = streams.leased(self._no_position, ready)
         batches = []
-        for i in group:
-            view, inverse = views[i], seeds[i][1]
-            view.minus_one = minus_one
+        for i, (view, memory, (_, inverse)) in enumerate(zip(views, memories, seeds, strict=True)):
+            view.memory, view.minus_one = streams.lease(memory, ready), minus_one
             inverted = view.inverse() if view.seeds else streams.leased(cupy.asarray(inverse), ready)
             batches.append(
                 MiniBatch(

@@ -259,13 +259,13 @@ extern "C" __global__ void report(Walks a) {
     lay_out(a, blockIdx.x, call, totals);
 }
 
-// Write the arrays of some batches and all their hops (blockIdx.y, from `first_place` on) to where `places` says, which
-// lie in host memory where the host has chosen them. A block writes the picks of TILE rows.
-extern "C" __global__ void __launch_bounds__(256) emit(Walks a, const Place* places, u32 first_place) {
+// Write the arrays of all batches and hops (blockIdx.y) to where `places` says, which lie in host memory where the host
+// has chosen them. A block writes the picks of TILE rows.
+extern "C" __global__ void __launch_bounds__(256) emit(Walks a, const Place* places) {
     __shared__ u32 ends[TILE];
     __shared__ u32 warps[8];
     __shared__ u64 base;
-    const u32 number = first_place + blockIdx.y;
+    const u32 number = blockIdx.y;
     const u64 b = number / a.num_hops, hop = number - b * a.num_hops;
     const Place to = places[number];
     if (!to.offsets) return;
