@@ -160,7 +160,12 @@ def _host(at: dict[str, Any]) -> str:
         return ""
     launch = "" if found["launch_us"] is None else f" a launch and its wait {found['launch_us']:.1f} us,"
     then = "" if after is None else f" ({after['python_us']:.0f} after the suite)"
-    return f", on its host{launch} 10 000 turns of a loop {found['python_us']:.0f} us{then}"
+    quick = (
+        f", {found['quick_python_us']:.0f} on the quickest of {found['cores']} cores"
+        if found.get("cores")
+        else ""
+    )
+    return f", on its host{launch} 10 000 turns of a loop {found['python_us']:.0f} us{then}{quick}"
 
 
 def tables(record: dict[str, Any]) -> list[Table]:

@@ -92,6 +92,7 @@ _GPU: dict[str, _Check] = {
     "memory_bytes": _count,
 }  # fmt: skip
 _HOST: dict[str, _Check] = {"python_us": _number, "launch_us": lambda value: value is None or _number(value)}
+_QUICK: dict[str, _Check] = {"cores": _count, "quick_python_us": _number}
 
 
 _COMPARED = {name: _ENVIRONMENT[name] for name in ("date", "commit", "modified", "cpu", "cpu_cores")}
@@ -122,6 +123,8 @@ def problems(record: Mapping[str, Any]) -> list[str]:
     for when in ("host", "host_after"):
         if when in at:  # of newer records
             found += _wrong(at[when], _HOST, f"environment.{when}.")
+            if "cores" in at[when]:  # likewise
+                found += _wrong(at[when], _QUICK, f"environment.{when}.")
     for run in record.get("resumed", []):
         found += _wrong(run.get("environment", {}), _COMPARED, "resumed.environment.")
         found += _wrong(run, {"pieces": _count}, "resumed.")

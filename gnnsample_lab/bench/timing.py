@@ -14,6 +14,8 @@ import numpy as np
 from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.neighbors.launch import capture
 
+from .quick_core import quick_core
+
 
 def capture_all(works: Sequence[Callable[[], None]]) -> list[Any]:
     """One CUDA graph per piece of work."""
@@ -131,10 +133,21 @@ def pass_us(work: Callable[[], Any], passes: int = 3) -> float:
 
 
 def wall_passes(work: Callable[[int], Any], count: int, passes: int = 5) -> list[list[float]]:
-    """Wall microseconds of each ``work(i)``, the device idle before and after, one list a pass after a warm one."""
+    """Wall microseconds of each ``work(i)``, the device idle before and after, one list a pass after a warm one.
+
+    Each pass on a core found quick before it, where a GPU works for the host's one thread.
+    """
     wait = _waiting()
-    taken = [[_alone_us(functools.partial(work, i), wait) for i in range(count)] for _ in range(passes + 1)]
-    return taken[1:]
+
+    def taken() -> list[float]:
+        return [_alone_us(functools.partial(work, i), wait) for i in range(count)]
+
+    taken()
+    found = []
+    for _ in range(passes):
+        with quick_core():
+            found.append(taken())
+    return found
 
 
 def wall_times(work: Callable[[int], Any], count: int, passes: int = 5) -> list[float]:

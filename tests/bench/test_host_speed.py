@@ -6,24 +6,31 @@ from typing import Any
 
 import pytest
 
-from gnnsample_lab.bench import host_speed, report, runner, schema
+from gnnsample_lab.bench import host_speed, quick_core, report, runner, schema
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.device import runtime
 from tests.bench.made_up import MadeUpSession
 
 
 def test_a_host_is_as_quick_as_its_loop_and_its_launches(monkeypatch: pytest.MonkeyPatch) -> None:
-    loops = iter([900.0] * 2 + [100.0] * 11 + [1.0] * 2)
-    monkeypatch.setattr(host_speed, "_loop_us", lambda: next(loops))
+    loops = iter([900.0] * 2 + [100.0] * 11 + [1.0] * 2 + [99.0] * 15)
+    monkeypatch.setattr(quick_core, "loop_us", lambda turns: next(loops))
     monkeypatch.setattr(runtime, "cuda_available", lambda: False)
     found = host_speed.host_speed()
     assert found["python_us"] == 100.0 and found["launch_us"] is None and found["p90_python_us"] > 100.0
+    assert (found["quick_python_us"], found["cores"]) == (99.0, 0)
 
-    loops = iter([100.0] * 15)
+    monkeypatch.setattr(quick_core, "loop_us", lambda turns: 100.0)
+    monkeypatch.setattr(quick_core, "cores", lambda: [0, 1, 2])
+    monkeypatch.setattr(quick_core, "_move", lambda allowed: None)
     monkeypatch.setattr(runtime, "cuda_available", lambda: True)
     monkeypatch.setattr(host_speed, "launch_times", lambda: [9.0, 7.0, 8.0])
     found = host_speed.host_speed()
-    assert found["launch_us"] == 8.0 and found["p10_launch_us"] < 8.0 < found["p90_launch_us"]
+    assert (
+        found["cores"] == 3
+        and found["launch_us"] == 8.0
+        and found["p10_launch_us"] < 8.0 < found["p90_launch_us"]
+    )
 
 
 def test_a_loop_of_python_takes_time() -> None:
@@ -55,7 +62,14 @@ def test_a_record_and_its_report_say_how_quick_the_host_was(monkeypatch: pytest.
     assert said in report.origin(record)
     at["host"]["launch_us"] = None
     assert not schema.problems(record)
-    assert "on its host 10 000 turns of a loop 321 us (590 after the suite)" in report.origin(record)
+    said = "on its host 10 000 turns of a loop 321 us (590 after the suite)"
+    assert f"{said}, Python" in report.origin(record)
+    at["host"] |= {"cores": 16, "quick_python_us": 260.4}
+    assert f"{said}, 260 on the quickest of 16 cores, Python" in report.origin(record)
+    assert not schema.problems(record)
+    at["host"]["quick_python_us"] = None
+    assert any("host.quick_python_us" in problem for problem in schema.problems(record))
+    del at["host"]["cores"]
     for when in ("host_after", "host"):
         at[when]["python_us"] = "quick"
         assert any(f"environment.{when}.python_us" in problem for problem in schema.problems(record))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common
+from gnnsample_lab.bench.quick_core import quick_core
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl import training
@@ -87,9 +88,8 @@ def _steps(session: Session, name: str) -> tuple[list[dict[str, Any]], int]:
                 "batch_size": SEEDS, "fanouts": common.FANOUTS, "hidden": hidden, "cache_ratio": 1.0, "device": "cuda",
                 "captured": captured,
             }  # fmt: skip
-            result = train(
-                graph, model, "lab", epochs=EPOCHS, evaluate=False, progress=False, **given,
-            )  # fmt: skip
+            with quick_core():
+                result = train(graph, model, "lab", epochs=EPOCHS, evaluate=False, progress=False, **given)
             times[case] += step_ms(result)
             if turn == 0:
                 losses[case] = np.array(result.losses[:COMPARED])

@@ -1,0 +1,85 @@
+"""The core of the host that a pass is timed on: a quick one.
+
+On a host that others share, a core runs at half its speed while a neighbour computes on the other half of it, and that
+changes within seconds. Such a pass tells the neighbour's load, not the work's time. So before each pass whose host work
+is one thread's, the thread moves to a core on which a short loop is about as quick as on the quickest ever met.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from gnnsample_lab.device import runtime
+
+TURNS = 1_000
+"""Turns of the loop that tells how quick a core is."""
+NEAR = 1.15
+"""A core is quick where its loop takes at most this many times the quickest one."""
+_LOOPS = 3
+
+_quickest_us = math.inf  # on any core, since the process began
+_last = -1  # core that a pass was timed on
+
+
+def cores() -> list[int]:
+    """The cores that passes are timed on, of those that the process may use; empty where the operating system chooses:
+    without a GPU, where host work is many threads', with one core, and where a thread cannot be moved."""
+    if not hasattr(os, "sched_getaffinity") or not runtime.cuda_available():
+        return []
+    allowed = sorted(os.sched_getaffinity(0))
+    return allowed if len(allowed) > 1 else []
+
+
+@contextlib.contextmanager
+def quick_core() -> Iterator[None]:
+    """Run the block on a quick core of :func:`cores`.
+
+    The thread may use all of them again afterwards, and so may threads that the block started and that go on: inside
+    the block they share its core, so that a pass whose own work is done by new threads does not belong here.
+    """
+    allowed = cores()
+    if not allowed:
+        yield
+        return
+    before = _threads()
+    try:
+        _move(allowed)
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+        for thread in _threads() - before:
+            with contextlib.suppress(ProcessLookupError):  # it has ended since
+                os.sched_setaffinity(thread, allowed)
+
+
+def _threads() -> set[int]:
+    """The threads of this process."""
+    return {int(folder.name) for folder in Path("/proc/self/task").iterdir()}
+
+
+def loop_us(turns: int) -> float:
+    """Microseconds of ``turns`` additions in a loop of Python."""
+    began, total = time.perf_counter_ns(), 0
+    for i in range(turns):
+        total += i
+    return (time.perf_counter_ns() - began) / 1e3
+
+
+def _move(allowed: list[int]) -> None:
+    """Move the thread to the first quick core from the last one on, or to the quickest of all."""
+    global _quickest_us, _last
+    begin = allowed.index(_last) if _last in allowed else 0
+    known, found = _quickest_us, dict[int, float]()
+    for core in allowed[begin:] + allowed[:begin]:
+        os.sched_setaffinity(0, {core})
+        found[core] = min(loop_us(TURNS) for _ in range(_LOOPS))
+        if found[core] <= NEAR * known < math.inf:
+            break
+    _last = min(found, key=lambda core: found[core])
+    _quickest_us = min(known, found[_last])
+    os.sched_setaffinity(0, {_last})

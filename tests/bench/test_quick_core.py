@@ -1,0 +1,113 @@
+"""Passes are timed on a core that a neighbour leaves alone; cores and their loops are made up."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+
+import pytest
+
+from gnnsample_lab.bench import quick_core as module
+from gnnsample_lab.bench import timing
+from gnnsample_lab.bench.quick_core import cores, quick_core
+from gnnsample_lab.device import runtime
+
+if not hasattr(os, "sched_getaffinity"):
+    pytest.skip("threads cannot be moved here", allow_module_level=True)
+
+
+class Host:
+    """Four cores, and how long the loop takes on each; the thread is at ``at``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at: set[int] = {0, 1, 2, 3}
+        self.us = {0: 60.0, 1: 60.0, 2: 27.0, 3: 28.0}
+        self.looked: list[int] = []
+        monkeypatch.setattr(os, "sched_getaffinity", lambda thread: set(self.at))
+        monkeypatch.setattr(os, "sched_setaffinity", self.move)
+        monkeypatch.setattr(module, "loop_us", self.loop)
+        monkeypatch.setattr(module, "_quickest_us", math.inf)
+        monkeypatch.setattr(module, "_last", -1)
+        monkeypatch.setattr(runtime, "cuda_available", lambda: True)
+
+    def move(self, thread: int, to: set[int]) -> None:
+        if thread == 0:
+            self.at = set(to)
+
+    def loop(self, turns: int) -> float:
+        (core,) = self.at
+        if self.looked[-1:] != [core]:
+            self.looked.append(core)
+        return self.us[core]
+
+    def takes(self) -> tuple[set[int], list[int]]:
+        """The core of the next pass, and those looked at for it."""
+        self.looked.clear()
+        with quick_core():
+            core = set(self.at)
+        assert self.at == {0, 1, 2, 3}
+        return core, list(self.looked)
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(monkeypatch)
+
+
+def test_a_pass_stays_on_a_quick_core_and_leaves_it_when_it_is_slow(host: Host) -> None:
+    assert host.takes() == ({2}, [0, 1, 2, 3])  # at first it knows none
+    assert host.takes() == ({2}, [2])
+    host.us[2] = 60.0
+    assert host.takes() == ({3}, [2, 3])  # near enough
+    host.us[3] = 61.0
+    assert host.takes() == ({0}, [3, 0, 1, 2])  # all are slow: the quickest of them, or the first of these
+    host.us[0] = 20.0
+    assert host.takes() == ({0}, [0])
+    host.us.update({0: 26.0, 1: 20.5})
+    assert host.takes() == ({1}, [0, 1])
+
+
+def test_all_cores_are_there_again_after_an_error_and_for_threads_that_started(
+    monkeypatch, host: Host
+) -> None:
+    moved: list[int] = []
+    move = host.move
+    monkeypatch.setattr(
+        os, "sched_setaffinity", lambda thread, to: (moved.append(thread), move(thread, to))[1]
+    )
+    stop = threading.Event()
+    worker = threading.Thread(target=stop.wait)
+    with pytest.raises(ZeroDivisionError), quick_core():
+        worker.start()
+        raise ZeroDivisionError
+    stop.set()
+    worker.join()
+    assert host.at == {0, 1, 2, 3}
+    assert [thread for thread in moved if thread] == [worker.native_id]
+
+
+def test_the_operating_system_chooses_without_a_gpu_or_with_one_core(monkeypatch, host: Host) -> None:
+    host.at = {2}
+    assert not cores()
+    host.at = {0, 1, 2, 3}
+    assert cores() == [0, 1, 2, 3]
+    monkeypatch.setattr(runtime, "cuda_available", lambda: False)
+    assert not cores()
+    with quick_core():
+        assert host.at == {0, 1, 2, 3} and not host.looked
+
+
+def test_each_pass_but_the_warm_one_looks_for_its_core(monkeypatch, host: Host) -> None:
+    monkeypatch.setattr(timing, "_waiting", lambda: lambda: None)
+    at: list[set[int]] = []
+    timing.wall_passes(lambda i: at.append(set(host.at)), 2, passes=2)
+    assert at == [{0, 1, 2, 3}] * 2 + [{2}] * 4
+
+
+def test_threads_really_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "cuda_available", lambda: True)
+    allowed = os.sched_getaffinity(0)
+    with quick_core():
+        assert len(os.sched_getaffinity(0)) == 1
+    assert os.sched_getaffinity(0) == allowed
