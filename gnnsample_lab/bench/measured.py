@@ -516,7 +516,7 @@ LINES: tuple[Line, ...] = (
 )  # fmt: skip
 
 
-UNRECORDED = frozenset({_RELEASED, _STREAMED, _END_TO_END, _STREAMED_OURS, _BUDGET_SERIAL, _CAPTURED_SERIAL})
+UNRECORDED = frozenset({_STREAMED, _END_TO_END, _STREAMED_OURS, _BUDGET_SERIAL, _CAPTURED_SERIAL})
 """Lines of which the shipped records may not know yet; whoever renews these records takes them off this list."""
 
 
