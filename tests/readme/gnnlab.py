@@ -25,7 +25,7 @@ from tests.notebooks.recorded import (
     whole,
 )
 from tests.readme.rows import Phrases, cards, row
-from tests.readme.words import became, in_full, line, series, sizes, values
+from tests.readme.words import became, in_full, labels, line, series, sizes, values
 
 
 def averaged(found: Sequence[float], paper: float, unit: str = "%") -> str:
@@ -65,9 +65,11 @@ def few_models(*records: Record) -> Said:
 
 
 def unlike(*records: Record) -> Said:
+    alike = [graph for of in records for graph in of["graphs"] if not is_unlike(of, graph)]
+    apart = f", {labels(sorted({scaled(graph)[0] for graph in alike}))} apart" if alike else ""
     return Said(
-        "on twins that are not comparable in hit rates",
-        all(is_unlike(of, graph) for of in records for graph in of["graphs"]),
+        f"on twins that are not comparable in hit rates{apart}",
+        len(alike) < sum(len(of["graphs"]) for of in records) / 2,
     )
 
 
