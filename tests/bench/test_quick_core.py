@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 
 import pytest
@@ -13,8 +14,7 @@ from gnnsample_lab.bench import timing
 from gnnsample_lab.bench.quick_core import cores, quick_core
 from gnnsample_lab.device import runtime
 
-if not hasattr(os, "sched_getaffinity"):
-    pytest.skip("threads cannot be moved here", allow_module_level=True)
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="moves threads as Linux does")
 
 
 class Host:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -206,8 +206,7 @@ def _steps(
     losses: dict[str, list[Any]] = {}
     for epoch in range(EPOCHS if not session.quick else 3):
         for way, step in made.items():
-            with quick_core():
-                ms, found = _epoch_ms(step, samplers[way].epoch(seeds, size, epoch=epoch))
+            ms, found = _each_ms(map(step, samplers[way].epoch(seeds, size, epoch=epoch)))
             times[way].append(ms)
             losses.setdefault(way, [float(loss) for loss in found[:COMPARED]])
     difference = float(np.abs(np.subtract(losses[APART], losses[FUSED])).max())
@@ -233,13 +232,14 @@ def _steps(
     return rows
 
 
-def _epoch_ms(step: Any, batches: Any) -> tuple[float, list[Any]]:
-    """Milliseconds of a step over an epoch, and its losses."""
-    timing.synchronize()
-    began = time.perf_counter()
-    losses = [step(batch) for batch in batches]
-    timing.synchronize()
-    return (time.perf_counter() - began) * 1e3 / len(losses), losses
+def _each_ms(losses: Iterable[Any]) -> tuple[float, list[Any]]:
+    """Milliseconds of each of some steps, which are taken as their losses are asked for, and these."""
+    with quick_core():
+        timing.synchronize()
+        began = time.perf_counter()
+        found = list(losses)
+        timing.synchronize()
+        return (time.perf_counter() - began) * 1e3 / len(found), found
 
 
 def _removed_ms(step: Any, batch: Any) -> float:
@@ -252,8 +252,4 @@ def _removed_ms(step: Any, batch: Any) -> float:
             yield step.replay() if step.on_gpu else step._train(blocks, None, seeds, True)[0]
 
     step(batch)
-    timing.synchronize()
-    began = time.perf_counter()
-    count = len(list(again()))
-    timing.synchronize()
-    return (time.perf_counter() - began) * 1e3 / count
+    return _each_ms(again())[0]
