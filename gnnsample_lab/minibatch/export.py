@@ -112,7 +112,7 @@ class ArenaTensors:
         import torch
 
         self.arena, self.place = arena, arena.place
-        end = arena.bytes if arena.holds_rows else self.place.end
+        end = arena.bytes if arena.wanted & WANTED_ROWS else self.place.end
         self._words = tensor(arena.view(0, end // 8, np.int64))
         self._halves = self._words.view(torch.int32)
 
@@ -136,6 +136,14 @@ class ArenaTensors:
         table = self._words.view(dtype)
         begin = self.place.end // table.element_size()
         return table.as_strided((self.arena.levels[-1], columns), (columns, 1), begin)
+
+    def sums(self, columns: int) -> tuple[Any, Any]:
+        """Where the arena holds them, own rows beside sums, ``float32[n, columns]``, and picks, ``float32[n]``."""
+        import torch
+
+        table, n = self.rows(torch.float32, columns), self.arena.levels[-1]
+        begin = self.place.end // 4 + n * columns
+        return table, self._words.view(torch.float32)[begin : begin + n]
 
     def edge_index(self, hop: int) -> Any:
         """``int64[2, E]`` of the block of a hop; under ``expand="new"`` a row is a part of a longer one."""
@@ -236,7 +244,8 @@ def features(feat: Any, found: ArenaTensors | None, ids: Any) -> Any:
     if found is not None:
         if found.arena.holds_rows:
             return found.rows(_torch_type(feat), feat.shape[1])
-        found.arena.wishes.bits |= WANTED_ROWS
+        if not found.arena.wishes.sums:
+            found.arena.wishes.bits |= WANTED_ROWS
     return _take(feat, ids)
 
 

@@ -330,6 +330,55 @@ def test_the_kernel_counts_what_it_reads(graph: Any, ratio: float, fanouts: Any)
         assert read() == (len(picked), int(missing[nodes].sum() + missing[picked].sum()))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("fanouts", [(5, 4), (5, 40), (4, 3, -1)], ids=str)
+@pytest.mark.parametrize("rule", [{}, {"expand": "new", "pick": "reservoir"}, {"weighted": True}], ids=str)
+def test_the_launch_of_the_hops_before_brings_the_sums(
+    graph: Any, monkeypatch: pytest.MonkeyPatch, fanouts: Any, rule: Any
+) -> None:
+    """Without PyTorch: sums in the memory of a mini-batch beside the twin's, whatever is known of sizes before."""
+    from gnnsample_lab.compute.fused import first_sum
+    from gnnsample_lab.device.arrays import to_host
+    from gnnsample_lab.sampling.neighbors.plan import WANTED_ROWS
+
+    x = features(graph.num_nodes, 24)
+    made = {
+        device: FusedSampler(
+            graph, fanouts, lab.FeatureCache(x, ratio=1.0, device=device), "mean", seed=3, device=device,
+            strategy="captured", **rule,
+        )
+        for device in ("cpu", "cuda")
+    }  # fmt: skip
+    there = made["cuda"]
+    at_once = first_sum.SumsAlong.bring_at
+    later: list[Any] = []
+    monkeypatch.setattr(
+        first_sum.SumsAlong, "bring_at", lambda *given: (later.append(given), at_once(*given))[1]
+    )
+    few, kept = SEEDS[:1], []
+    for seeds, holds, launches in (
+        ([few], False, 0), ([few], False, 0),  # at first nobody wants them, then sizes are not known
+        ([few], True, 0), ([few, SEEDS], True, 1), ([SEEDS], True, 1), ([SEEDS[:4], SEEDS], True, 1), ([few], True, 1),
+    ):  # fmt: skip
+        kept += zip(seeds, there.inner.sample_many(seeds, 7), (7, 8), strict=False)
+        assert all(batch.arena.holds_sums == holds for _, batch, _ in kept[-len(seeds) :])
+        assert len(later) == launches
+        there._engine.wishes.bits |= WANTED_ROWS
+    for seeds, batch, number in kept:
+        arena, n = batch.arena, batch.num_nodes
+        if not arena.holds_sums:
+            continue
+        twin = made["cpu"].sample(seeds, number)
+        table, lengths, _ = made["cpu"]._gather(twin.sample)
+        order, other = (np.argsort(to_host(ids)) for ids in (batch.node_ids, twin.node_ids))
+        assert (to_host(batch.node_ids)[order] == twin.node_ids[other]).all()
+        found = arena.view(arena.place.end, n * 49, np.float32).get()
+        rows = found[: 48 * n].reshape(n, 48)
+        np.testing.assert_array_equal(found[48 * n :][order], lengths[other])
+        np.testing.assert_array_equal(rows[order, :24], table[other, :24])
+        np.testing.assert_allclose(rows[order, 24:], table[other, 24:], rtol=1e-6, atol=1e-6)
+
+
 class OnGpu:
     """What the launcher asks of an array in device memory, so that its arithmetic runs without a GPU."""
 

@@ -11,8 +11,12 @@
 // Bound by bytes: a row of features for each pick, of which duplicates may come from the L2, and two rows written.
 //
 // CACHED: row_of[v] is the row of v in the table; where it is negative, row v of `host`, pinned memory, is read.
-// @variants ID_T=int,long RULE=0,1,2,3,4 KMAX=8,16,32 VEC=1,2,4 LANES=8,32 CHUNKS=1,2 CACHED=0,1
+// ALONG: a part of the launch that samples the hops before (minibatch/gpu/rows.py). Vertices, their number and where to
+// write are read from device memory; the results lie behind the mini-batch's other arrays, own rows beside sums, float
+// [rows, 2 features], then the counts. blockIdx.y selects the mini-batch.
+// @variants ID_T=int,long RULE=0,1,2,3,4 KMAX=8,16,32 VEC=1,2,4 LANES=8,32 CHUNKS=1,2 CACHED=0,1 ALONG=0,1
 #include "compute/aggregation/vectors.cuh"
+#include "minibatch/gpu/place.cuh"
 #include "sampling/neighbors/hops/draw.cuh"
 
 #ifndef LANES
@@ -26,6 +30,9 @@
 #endif
 #ifndef CACHED
 #define CACHED 0
+#endif
+#ifndef ALONG
+#define ALONG 0
 #endif
 #ifndef ROWS
 #define ROWS 8  // most rows of a warp
@@ -55,7 +62,7 @@ struct First {
     u64* counted;  // [COUNTERS][2]: picks, and rows of picks and of vertices that were read from the host
     u64 rows, host_stride, out_stride;
     u32 features, batch_id, mean, per_warp, most;  // most: the largest fanout
-    u32 unused;  // what follows is aligned to 8 bytes
+    u32 warps_wanted;  // ALONG: below which a warp takes fewer rows; per_warp: the most
     u64 ends[LAB_MAX_HOPS];  // rows before ends[h], and not before ends[h - 1], are drawn at hop h
     int fanouts[LAB_MAX_HOPS + 1];
 };
@@ -236,26 +243,23 @@ __device__ __forceinline__ void sum_picked(const First& f, const Picked& s, u64 
     __syncwarp();
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) first_sum(const __grid_constant__ Plan p,
-                                                                 const __grid_constant__ First f) {
+__device__ __forceinline__ void sum_rows(const Plan& p, const First& f) {
     __shared__ Picked picked[WARPS];
     Picked& s = picked[threadIdx.x / 32];
-    lab_follow();
-    const u64 row0 = (blockIdx.x * (u64)WARPS + threadIdx.x / 32) * f.per_warp;
-    if (row0 >= f.rows) return;
-    const int mine = (int)min((u64)f.per_warp, f.rows - row0);
-    int hop;
-    const Row row = row_of_lane(p, f, row0, mine, hop);
-    draw(p, f, row, hop, row0, mine, s);
-    sum_picked(f, s, row0, mine);
+    const u64 step = gridDim.x * (u64)WARPS * f.per_warp;
+    for (u64 row0 = (blockIdx.x * (u64)WARPS + threadIdx.x / 32) * f.per_warp; row0 < f.rows; row0 += step) {
+        const int mine = (int)min((u64)f.per_warp, f.rows - row0);
+        int hop;
+        const Row row = row_of_lane(p, f, row0, mine, hop);
+        draw(p, f, row, hop, row0, mine, s);
+        sum_picked(f, s, row0, mine);
+    }
 }
 #else
 // Wide hops: a warp per row. Positions of drawn picks lie in shared memory; where all are taken, there is nothing to draw.
-extern "C" __global__ void __launch_bounds__(THREADS) first_sum(const __grid_constant__ Plan p,
-                                                                 const __grid_constant__ First f) {
+__device__ __forceinline__ void sum_rows(const Plan& p, const First& f) {
     extern __shared__ int positions[];  // [WARPS][most]
     int* slots = positions + threadIdx.x / 32 * f.most;
-    lab_follow();
     const int lane = (int)lab_lane();
     for (u64 at = blockIdx.x * (u64)WARPS + threadIdx.x / 32; at < f.rows; at += (u64)gridDim.x * WARPS) {
         const int hop = hop_of(f, at), fanout = f.fanouts[hop];
@@ -318,5 +322,58 @@ extern "C" __global__ void __launch_bounds__(THREADS) first_sum(const __grid_con
         tell(f, (u32)row.count, missed);
         __syncwarp();
     }
+}
+#endif
+
+#if ALONG
+// What the launch so far says of mini-batch blockIdx.y: false where nothing is to be written, or not enough room.
+__device__ __forceinline__ bool complete(const Plan& p, Place place, First& f) {
+    const u32 b = blockIdx.y;
+    const u32* counters = lab_counters(p, b);
+    if (place.address == 0 || !(p.batches[b].wanted & WANTED_ROWS) || lab_read(counters + CTR_STATUS)) return false;
+    const u64 n = lab_levels(p, counters, p.num_hops).end, begin = *(const u64*)(counters + CTR_ARRAYS);
+    f.out_stride = 2 * f.features;
+    if (begin + bytes_of_rows(n, (f.out_stride + 1) * sizeof(float)) > place.room) return false;
+    f.nodes = p.nodes + (u64)b * p.node_cap;
+    f.own = (SCALAR*)(place.address + begin);
+    f.sums = f.own + f.features;
+    f.counts = (float*)(f.own + n * f.out_stride);
+    f.rows = n;
+    f.batch_id = p.batches[b].batch_id;
+    for (int h = 0; h < p.num_hops; ++h) f.ends[h] = p.expand_new ? lab_levels(p, counters, h).end : 0;
+    f.ends[p.num_hops] = n;
+    while (f.per_warp > 1 && n * gridDim.y < (u64)f.per_warp * f.warps_wanted) f.per_warp /= 2;
+    return true;
+}
+
+__device__ __forceinline__ void sum_at(const Plan& p, const First& given, Place place) {
+    __shared__ First f;
+    __shared__ bool there;
+    if (threadIdx.x == 0) {
+        f = given;
+        there = complete(p, place, f);
+    }
+    __syncthreads();
+    if (there) sum_rows(p, f);
+}
+
+// Into the memory that the record of the mini-batch names, if that is enough.
+extern "C" __global__ void __launch_bounds__(THREADS) first_sum_along(const __grid_constant__ Plan p,
+                                                                       const __grid_constant__ First given) {
+    lab_follow();
+    const Batch& batch = p.batches[blockIdx.y];
+    sum_at(p, given, Place{batch.arena, batch.room});
+}
+
+// The same where the host knows the totals: into `only`, or for several mini-batches into `places`.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    first_sum_at(const __grid_constant__ Plan p, const __grid_constant__ First given, Place only, const Place* places) {
+    sum_at(p, given, places ? places[blockIdx.y] : only);
+}
+#else
+extern "C" __global__ void __launch_bounds__(THREADS) first_sum(const __grid_constant__ Plan p,
+                                                                 const __grid_constant__ First f) {
+    lab_follow();
+    sum_rows(p, f);
 }
 #endif

@@ -12,11 +12,15 @@ import numpy as np
 from gnnsample_lab.compute.aggregation.csr import function, pointer, row_stride
 from gnnsample_lab.compute.aggregation.register_tile import power_of_two
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.dependent import launch
 from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.device.locks import Lock
+from gnnsample_lab.minibatch.gpu.rows import RowTable
 from gnnsample_lab.sampling.neighbors import cpu as twin
+from gnnsample_lab.sampling.neighbors.launch import occupancy
 from gnnsample_lab.sampling.neighbors.plan import NARROW, PLAN, as_argument, point_to_weights
 from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS, SampleSpec
+from gnnsample_lab.sampling.neighbors.workspace import Workspace
 from gnnsample_lab.sampling.weights import IntegerWeights
 
 _pointer = np.uint64
@@ -24,7 +28,7 @@ FIRST = np.dtype(
     [("nodes", _pointer), ("table", _pointer), ("row_of", _pointer), ("host", _pointer), ("own", _pointer),
      ("sums", _pointer), ("counts", _pointer), ("counted", _pointer), ("rows", "u8"), ("host_stride", "u8"),
      ("out_stride", "u8"), ("features", "u4"), ("batch_id", "u4"), ("mean", "u4"), ("per_warp", "u4"),
-     ("most", "u4"), ("unused", "u4"), ("ends", "u8", MAX_HOPS), ("fanouts", "i4", MAX_HOPS + 1)], align=True,
+     ("most", "u4"), ("warps_wanted", "u4"), ("ends", "u8", MAX_HOPS), ("fanouts", "i4", MAX_HOPS + 1)], align=True,
 )  # fmt: skip
 """``First`` in ``first_sum.cu``."""
 _FIRST = np.dtype(("V", FIRST.itemsize))
@@ -119,7 +123,7 @@ class FirstSum:
         plan["num_nodes"], plan["seed"], plan["num_hops"] = graph.num_nodes, spec.seed, spec.num_hops
         point_to_weights(plan, weights)
         self._plan = as_argument(plan)
-        self._shapes: dict[int, _Shape] = {}
+        self._shapes: dict[tuple[int, str], _Shape] = {}
         asked = spec.fanouts if spec.expand == "new" else spec.fanouts[-1:]
         self.most = max(1, *asked)
         self.narrow = min(asked) > 0 and self.most <= NARROW
@@ -156,7 +160,7 @@ class FirstSum:
         if n == 0 or self.features == 0:
             return
         stride = row_stride(own)
-        shape = self._shape(self._vector(own, sums, stride))
+        shape = self._shape(self._vector(stride, own, sums))
         rows, hops, per_warp = self.rows, len(ends), shape.most_rows
         while per_warp > 1 and n < per_warp * shape.warps_wanted:
             per_warp //= 2
@@ -169,20 +173,22 @@ class FirstSum:
         blocks = -(-n // (shape.warps * per_warp))
         shape.kernel((blocks,), (shape.warps * 32,), args, shared_mem=shape.shared)
 
-    def _shape(self, vec: int) -> _Shape:
+    def _shape(self, vec: int, name: str = "first_sum") -> _Shape:
         """Kernel and launch shape for loads of ``vec`` numbers; made once."""
-        if vec not in self._shapes:
+        if (vec, name) not in self._shapes:
             macros = self.macros(vec)
+            if name != "first_sum":
+                macros += (("ALONG", 1),)
             warps, vectors = int(dict(macros)["THREADS"]) // 32, -(-self.features // vec)
             # A warp that draws for several rows has its lanes busy; wide rows keep it busy anyway.
             most = 1 if not self.narrow or vectors > 64 else 2 if vectors > 32 else MOST_ROWS
             shared = 0 if self.narrow else warps * self.most * 4
             wanted = WARPS_WANTED * runtime.num_sms()
-            self._shapes[vec] = _Shape(_kernel("first_sum", macros), most, warps, shared, wanted)
-        return self._shapes[vec]
+            self._shapes[vec, name] = _Shape(_kernel(name, macros), most, warps, shared, wanted)
+        return self._shapes[vec, name]
 
-    def _vector(self, own: Any, sums: Any, stride: int) -> int:
-        beside = (self.rows.cache, own, sums)
+    def _vector(self, stride: int, *written: Any) -> int:
+        beside = (self.rows.cache, *written)
         address = int(self.rows.host_address) | self.rows.host_stride
         for array in beside:
             address |= int(pointer(array))
@@ -190,6 +196,59 @@ class FirstSum:
         while vec > 1 and (self.features % vec or stride % vec or address % (4 * vec)):
             vec //= 2
         return vec
+
+
+class SumsAlong(RowTable):
+    """Draws and sums the last hop as a part of the launch that samples the hops before.
+
+    By a call of its own this costs the host several times what the GPU needs, and begins when the host knows the sizes.
+
+    Args:
+        first: of a table that lies on the GPU as a whole, in the order of the vertices.
+        mean: divide by the number of picks.
+        id_type: the kernels' name of the type of vertex ids.
+    """
+
+    sums = True
+
+    def __init__(self, first: FirstSum, mean: bool, id_type: str) -> None:
+        super().__init__(first.rows.cache, id_type)
+        self._first, self._mean = first, mean
+        self.row_bytes = 4 * (2 * first.features + 1)
+
+    @staticmethod
+    def of_table(first: FirstSum, mean: bool, id_type: str) -> SumsAlong | None:
+        """None where rows come from elsewhere, too, or there are none."""
+        rows = first.rows
+        if rows.cache is None or rows.row_of is not None or first.features == 0:
+            return None
+        return SumsAlong(first, mean, id_type)
+
+    def bring(self, ws: Workspace, blocks: int) -> None:
+        shape, args = self._shaped("first_sum_along")
+        launch(shape.kernel, self._blocks(ws, shape), (shape.warps * 32,), (ws.args, *args), shape.shared)
+
+    def bring_at(self, ws: Workspace, blocks: int, places: Sequence[Any]) -> None:
+        shape, args = self._shaped("first_sum_at")
+        shape.kernel(
+            self._blocks(ws, shape), (shape.warps * 32,), (ws.args, *args, *places), shared_mem=shape.shared
+        )
+
+    def _shaped(self, name: str) -> tuple[_Shape, tuple[Any, ...]]:
+        first = self._first
+        shape = first._shape(first._vector(2 * first.features), name)
+        packed = _PACK(
+            0, pointer(self.table), 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            first.features, 0, self._mean, shape.most_rows, first.most, shape.warps_wanted,
+            *_ZEROS, *first.spec.fanouts, *_ZEROS[len(first.spec.fanouts) :], 0,
+        )  # fmt: skip
+        return shape, (np.frombuffer(bytearray(packed), _FIRST),)
+
+    def _blocks(self, ws: Workspace, shape: _Shape) -> tuple[int, int]:
+        """As many as are resident at once, for all mini-batches together."""
+        threads, batches = shape.warps * 32, ws.shape.num_batches
+        most = occupancy(shape.kernel, threads, shape.shared) * runtime.num_sms() // batches
+        return max(1, min(most, -(-ws.shape.node_cap // shape.warps))), batches
 
 
 @functools.cache

@@ -14,13 +14,14 @@ from gnnsample_lab.compute.aggregation.csr import is_tensor
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.features.caching.stats import Counted, ExtractStats
 from gnnsample_lab.minibatch.batched import BatchSampler, Coming
-from gnnsample_lab.minibatch.export import tensor
+from gnnsample_lab.minibatch.export import ArenaTensors, tensor
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.minibatch.types import MiniBatch
+from gnnsample_lab.sampling.neighbors.plan import WANTED_ROWS
 from gnnsample_lab.sampling.neighbors.spec import SampleSpec, check_pick, make_spec
 
 from .block import SummedBlock
-from .first_sum import Counters, FirstSum, ends_of, first_sum_cpu
+from .first_sum import Counters, FirstSum, SumsAlong, ends_of, first_sum_cpu
 
 REDUCES = ("mean", "sum")
 
@@ -74,7 +75,16 @@ class FusedBatch:
 
     @cached_property
     def _first(self) -> SummedBlock:
-        return SummedBlock(self.node_ids, self._gather, self.sampler.reduce, 2 * self.sampler.num_features)
+        width = 2 * self.sampler.num_features
+        return SummedBlock(self.node_ids, self._gather, self.sampler.reduce, width, self._brought)
+
+    def _brought(self) -> tuple[Any, Any] | None:
+        """What the launch of the hops before has made; None where it has not, and those of later ones then shall."""
+        found = self.sampler._brought(self.sample)
+        if found is None:
+            return None
+        table, lengths, self.__dict__["_stats"] = found
+        return table, lengths
 
     def _gather(self, table: Any, lengths: Any) -> tuple[Any, Any]:
         table, lengths, self.__dict__["_stats"] = self.sampler._gather(self.sample, table, lengths)
@@ -176,6 +186,9 @@ class FusedSampler(BatchSampler):
             self._sum = FirstSum(
                 self.graph, self.spec, self._weights, features.rows_on_gpu(), self.num_features
             )
+            along = SumsAlong.of_table(self._sum, reduce == "mean", self._engine.id_type)
+            if along is not None:
+                self._engine.brings(along)
 
     def _run(self, arrays: list[Any], first: int) -> Any:
         return self._fused(self.inner._run(arrays, first))
@@ -188,6 +201,24 @@ class FusedSampler(BatchSampler):
 
     def _fused(self, samples: Sequence[MiniBatch]) -> list[Any]:
         return [FusedBatch(sample, self.spec, self) for sample in samples]
+
+    def _brought(self, sample: MiniBatch) -> tuple[Any, Any, ExtractStats] | None:
+        """What :meth:`_gather` returns, where the launch that drew the mini-batch has summed its last hop, too."""
+        arena = getattr(sample, "arena", None)
+        if arena is None or not arena.wishes.sums:
+            return None
+        if not arena.holds_sums:
+            arena.wishes.bits |= WANTED_ROWS
+            return None
+        table, lengths = ArenaTensors(arena).sums(2 * self.num_features)
+
+        def count() -> Counted:
+            import torch
+
+            return Counted(0, picks=int(lengths.sum(dtype=torch.float64)))
+
+        stats = self._stats(sample.num_nodes, runtime.device_name(), count, sample.ready)
+        return table, lengths, stats
 
     def _gather(
         self, sample: MiniBatch, table: Any = None, lengths: Any = None

@@ -144,10 +144,15 @@ class Room:
 
 
 class Wishes:
-    """What the mini-batches of an engine hold besides their usual arrays; exports set it when they miss something."""
+    """What the mini-batches of an engine hold besides their usual arrays; exports set it when they miss something.
+
+    Attributes:
+        bits: ``WANTED_`` ones.
+        sums: rows are no features, but what a fused sampler makes of them (:attr:`.rows.RowTable.sums`).
+    """
 
     def __init__(self) -> None:
-        self.bits = 0
+        self.bits, self.sums = 0, False
 
 
 @dataclass(frozen=True)
@@ -222,7 +227,12 @@ class Arena:
     @property
     def holds_rows(self) -> bool:
         """Whether the rows of the graph's features lie behind the other arrays, from ``place.end`` on."""
-        return bool(self.wanted & WANTED_ROWS)
+        return bool(self.wanted & WANTED_ROWS) and not self.wishes.sums
+
+    @property
+    def holds_sums(self) -> bool:
+        """Whether what a fused sampler makes of rows lies there."""
+        return bool(self.wanted & WANTED_ROWS) and self.wishes.sums
 
     def first_of_block(self, hop: int) -> int:
         """The hop with which the arrays of the block of a hop begin."""

@@ -30,7 +30,13 @@ class RowTable:
     Args:
         table: ``[N, F]``, as :meth:`of` accepts it.
         id_type: the kernels' name of the type of vertex ids.
+
+    Attributes:
+        row_bytes: of a vertex of a mini-batch.
+        sums: whether these are no rows of the table, but what a fused sampler makes of some.
     """
+
+    sums = False
 
     def __init__(self, table: Any, id_type: str) -> None:
         self.table, self._id_type = table, id_type

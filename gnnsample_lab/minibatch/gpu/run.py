@@ -157,10 +157,8 @@ class GpuEngine:
         self.waves: dict[int, Waves] = {}  # by seed capacity
         self.wishes = Wishes()
         self._rooms: dict[tuple[int, int], Room] = {}  # by seed capacity and what is wanted
-        self._table = RowTable.of(graph, "int" if graph.indices.dtype.itemsize == 4 else "long")
-        reads = () if weights is None else (weights.prefix, weights.available)
-        features = None if self._table is None else self._table.table
-        self._turns = streams.Turns(graph.indptr, graph.indices, features, *reads)
+        self._table = RowTable.of(graph, self.id_type)
+        self._turns = self._new_turns()
         self._started: Started | None = None
         self._chosen = strategy
         if strategy == "auto":
@@ -173,6 +171,23 @@ class GpuEngine:
                 )
         else:
             self._undecided = False
+        self._set_up()
+
+    @property
+    def id_type(self) -> str:
+        """The kernels' name of the type of vertex ids."""
+        return "int" if self.graph.indices.dtype.itemsize == 4 else "long"
+
+    def _new_turns(self) -> streams.Turns:
+        """Of launches, which read these arrays."""
+        reads = () if self.weights is None else (self.weights.prefix, self.weights.available)
+        features = None if self._table is None else self._table.table
+        return streams.Turns(self.graph.indptr, self.graph.indices, features, *reads)
+
+    def brings(self, table: RowTable) -> None:
+        """Launches bring the rows of ``table`` instead of the graph's features; before the first one."""
+        self._table, self.wishes.sums = table, table.sums
+        self._turns = self._new_turns()
         self._set_up()
 
     def _set_up(self) -> None:
