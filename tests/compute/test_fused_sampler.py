@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -377,6 +378,47 @@ def test_the_launch_of_the_hops_before_brings_the_sums(
         np.testing.assert_array_equal(found[48 * n :][order], lengths[other])
         np.testing.assert_array_equal(rows[order, :24], table[other, :24])
         np.testing.assert_allclose(rows[order, 24:], table[other, 24:], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("reduce", ["mean", "sum"])
+def test_sums_that_come_with_the_launch_are_those_of_a_launch_of_their_own(graph: Any, reduce: str) -> None:
+    """As tensors, written elsewhere, and in statistics; nobody keeps a mini-batch's memory who has its statistics."""
+    import cupy
+    import torch
+
+    there, here = (FusedSampler(graph, (5, 4), None, reduce, seed=3, device=d) for d in ("cuda", "cpu"))
+    pool, used, stats = cupy.get_default_memory_pool(), [], []
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(12):
+            batch, twin = there.sample(SEEDS, number), here.sample(SEEDS, number)
+            assert batch.sample.arena.holds_sums == (number > 1)
+            order, other = (np.argsort(np.asarray(to_host(b.node_ids))) for b in (batch, twin))
+            if number % 2:  # before anyone has asked for the tensors
+                table = torch.zeros(batch.sample.num_nodes + 3, 24, device="cuda")
+                lengths = torch.zeros(len(table), device="cuda")
+                batch.blocks[0].write(table, lengths)
+                own, total, picks = table[:-3, :12], table[:-3, 12:], lengths[:-3, None]
+            else:
+                own, total, picks = batch.x, batch.blocks[0].total, batch.blocks[0].lengths
+            assert torch.equal(own.cpu()[order], twin.x[other])
+            assert torch.equal(picks.cpu()[order], twin.blocks[0].lengths[other])
+            torch.testing.assert_close(total.cpu()[order], twin.blocks[0].total[other])
+            assert batch.num_edges == twin.num_edges
+            stats.append(batch.stats)
+            assert (stats[-1].picks, stats[-1].rows, stats[-1].misses) == (
+                twin.stats.picks,
+                twin.stats.rows,
+                0,
+            )
+            del batch, own, total, picks
+            torch.cuda.synchronize()
+            used.append(pool.used_bytes())
+    finally:
+        gc.enable()
+    assert used[-1] <= used[4]
 
 
 class OnGpu:

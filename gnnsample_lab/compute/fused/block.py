@@ -19,7 +19,6 @@ class SummedBlock:
             ``float32[num_dst]``; into new memory where it is given None.
         reduce: which of the two, ``"sum"`` or ``"mean"``.
         width: of the table, ``2 F``.
-        brought: ``brought() -> (table, lengths)`` where the sampling launch has made them, or None.
 
     Attributes:
         dst, reduce, width: as given.
@@ -27,10 +26,9 @@ class SummedBlock:
     """
 
     def __init__(
-        self, dst: Any, gather: Callable[[Any, Any], tuple[Any, Any]], reduce: str, width: int,
-        brought: Callable[[], tuple[Any, Any] | None] = lambda: None,
-    ) -> None:  # fmt: skip
-        self.dst, self.reduce, self.width, self._gather, self._brought = dst, reduce, width, gather, brought
+        self, dst: Any, gather: Callable[[Any, Any], tuple[Any, Any]], reduce: str, width: int
+    ) -> None:
+        self.dst, self.reduce, self.width, self._gather = dst, reduce, width, gather
         self.kept: dict[str, Any] = {}
 
     @property
@@ -42,7 +40,7 @@ class SummedBlock:
         import torch
 
         with torch.inference_mode(False):  # who asks first may evaluate, who asks later may train
-            return self._brought() or self._gather(None, None)
+            return self._gather(None, None)
 
     @property
     def own(self) -> Any:
@@ -80,12 +78,11 @@ class SummedBlock:
 
     def write(self, table: Any, lengths: Any) -> None:
         """Write to the first rows of ``table`` and ``lengths``, tensors with room for ``num_dst`` or more."""
-        made = self.__dict__.get("_made") or self._brought()
-        if made is None:
+        if "_made" not in self.__dict__:
             self._gather(table, lengths)
             return
-        for target, source in zip((table, lengths), made, strict=True):
-            target[: self.num_dst].copy_(source)
+        for target, made in zip((table, lengths), self._made, strict=True):
+            target[: self.num_dst].copy_(made)
 
     def __repr__(self) -> str:
         return f"SummedBlock(num_dst={self.num_dst}, reduce={self.reduce!r})"

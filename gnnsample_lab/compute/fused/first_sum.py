@@ -214,6 +214,7 @@ class SumsAlong(RowTable):
     def __init__(self, first: FirstSum, mean: bool, id_type: str) -> None:
         super().__init__(first.rows.cache, id_type)
         self._first, self._mean = first, mean
+        self._resident: dict[str, int] = {}
         self.row_bytes = 4 * (2 * first.features + 1)
 
     @staticmethod
@@ -225,14 +226,16 @@ class SumsAlong(RowTable):
         return SumsAlong(first, mean, id_type)
 
     def bring(self, ws: Workspace, blocks: int) -> None:
-        shape, args = self._shaped("first_sum_along")
-        launch(shape.kernel, self._blocks(ws, shape), (shape.warps * 32,), (ws.args, *args), shape.shared)
+        name = "first_sum_along"
+        shape, args = self._shaped(name)
+        grid = self._blocks(ws, shape, name)
+        launch(shape.kernel, grid, (shape.warps * 32,), (ws.args, *args), shape.shared)
 
     def bring_at(self, ws: Workspace, blocks: int, places: Sequence[Any]) -> None:
-        shape, args = self._shaped("first_sum_at")
-        shape.kernel(
-            self._blocks(ws, shape), (shape.warps * 32,), (ws.args, *args, *places), shared_mem=shape.shared
-        )
+        name = "first_sum_at"
+        shape, args = self._shaped(name)
+        grid = self._blocks(ws, shape, name)
+        shape.kernel(grid, (shape.warps * 32,), (ws.args, *args, *places), shared_mem=shape.shared)
 
     def _shaped(self, name: str) -> tuple[_Shape, tuple[Any, ...]]:
         first = self._first
@@ -244,11 +247,13 @@ class SumsAlong(RowTable):
         )  # fmt: skip
         return shape, (np.frombuffer(bytearray(packed), _FIRST),)
 
-    def _blocks(self, ws: Workspace, shape: _Shape) -> tuple[int, int]:
+    def _blocks(self, ws: Workspace, shape: _Shape, name: str) -> tuple[int, int]:
         """As many as are resident at once, for all mini-batches together."""
-        threads, batches = shape.warps * 32, ws.shape.num_batches
-        most = occupancy(shape.kernel, threads, shape.shared) * runtime.num_sms() // batches
-        return max(1, min(most, -(-ws.shape.node_cap // shape.warps))), batches
+        if name not in self._resident:
+            threads = shape.warps * 32
+            self._resident[name] = occupancy(shape.kernel, threads, shape.shared) * runtime.num_sms()
+        batches = ws.shape.num_batches
+        return max(1, min(self._resident[name] // batches, -(-ws.shape.node_cap // shape.warps))), batches
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,7 +29,7 @@ REDUCES = ("mean", "sum")
 
 @dataclass(frozen=True, eq=False)
 class FusedBatch:
-    """A mini-batch whose last hop is drawn and summed when it is asked for.
+    """A mini-batch whose last hop is drawn and summed when it is asked for, or with the hops before.
 
     Attributes:
         sample: the hops before the last (:class:`~gnnsample_lab.MiniBatch`).
@@ -75,20 +76,14 @@ class FusedBatch:
 
     @cached_property
     def _first(self) -> SummedBlock:
-        width = 2 * self.sampler.num_features
-        return SummedBlock(self.node_ids, self._gather, self.sampler.reduce, width, self._brought)
+        # Nothing that the block holds refers to this mini-batch: in a cycle memory would wait for Python's collector.
+        gather = functools.partial(self.sampler._made, self.sample, self._known)
+        return SummedBlock(self.node_ids, gather, self.sampler.reduce, 2 * self.sampler.num_features)
 
-    def _brought(self) -> tuple[Any, Any] | None:
-        """What the launch of the hops before has made; None where it has not, and those of later ones then shall."""
-        found = self.sampler._brought(self.sample)
-        if found is None:
-            return None
-        table, lengths, self.__dict__["_stats"] = found
-        return table, lengths
-
-    def _gather(self, table: Any, lengths: Any) -> tuple[Any, Any]:
-        table, lengths, self.__dict__["_stats"] = self.sampler._gather(self.sample, table, lengths)
-        return (table, lengths) if is_tensor(table) else (tensor(table), tensor(lengths))
+    @cached_property
+    def _known(self) -> dict[str, ExtractStats]:
+        """``"stats"``, once the last hop's launch was one of its own."""
+        return {}
 
     @property
     def x(self) -> Any:
@@ -98,10 +93,11 @@ class FusedBatch:
     @property
     def stats(self) -> ExtractStats:
         """How rows came: those of :attr:`node_ids`, and those of the last hop's picks, one for each pick."""
-        if "_stats" not in self.__dict__:
-            _ = self._first.own
-        found: ExtractStats = self.__dict__["_stats"]
-        return found
+        if not self._known:
+            lengths = self._first.lengths
+            if not self._known:
+                self._known["stats"] = self.sampler._stats_of(self.sample, lengths)
+        return self._known["stats"]
 
     @property
     def blocks(self) -> tuple[Any, ...]:
@@ -124,6 +120,9 @@ class FusedSampler(BatchSampler):
     ``model(batch.blocks, batch.x)`` is what models of :func:`~gnnsample_lab.make_model` compute of a plain mini-batch,
     for ``"gcn"``, ``"sage"`` and ``"gin"``; attention needs the rows one by one, so that ``"gat"`` refuses. Features
     get no gradient.
+
+    On a GPU that holds all features, the launch that draws the other hops draws and sums the last one, too, once
+    ``x`` or a sum of a mini-batch before has been read: rows are then as they were when the mini-batch was sampled.
 
     Args:
         graph: a :class:`~gnnsample_lab.Graph`; moved to ``device`` if it is elsewhere.
@@ -202,23 +201,45 @@ class FusedSampler(BatchSampler):
     def _fused(self, samples: Sequence[MiniBatch]) -> list[Any]:
         return [FusedBatch(sample, self.spec, self) for sample in samples]
 
-    def _brought(self, sample: MiniBatch) -> tuple[Any, Any, ExtractStats] | None:
-        """What :meth:`_gather` returns, where the launch that drew the mini-batch has summed its last hop, too."""
+    def _made(
+        self, sample: MiniBatch, known: dict[str, ExtractStats], table: Any, lengths: Any
+    ) -> tuple[Any, Any]:
+        """Own rows beside sums, and picks, as tensors: arguments as of :meth:`_gather`.
+
+        Where the launch that drew the mini-batch has made them, views of its memory, or copies. Whoever wants new
+        memory makes later launches do so.
+
+        Args:
+            known: gets the ``"stats"`` of a launch of its own.
+        """
         arena = getattr(sample, "arena", None)
-        if arena is None or not arena.wishes.sums:
-            return None
-        if not arena.holds_sums:
-            arena.wishes.bits |= WANTED_ROWS
-            return None
-        table, lengths = ArenaTensors(arena).sums(2 * self.num_features)
+        if arena is not None and arena.wishes.sums:
+            if arena.holds_sums:
+                made = ArenaTensors(arena).sums(2 * self.num_features)
+                if table is None:
+                    return made
+                for target, source in zip((table, lengths), made, strict=True):
+                    target[: sample.num_nodes].copy_(source)
+                return table, lengths
+            if table is None:
+                arena.wishes.bits |= WANTED_ROWS
+        table, lengths, known["stats"] = self._gather(sample, table, lengths)
+        return (table, lengths) if is_tensor(table) else (tensor(table), tensor(lengths))
+
+    def _stats_of(self, sample: MiniBatch, lengths: Any) -> ExtractStats:
+        """Statistics of sums that came with the launch of the hops before; they do not hold the mini-batch's memory."""
+        import torch
+
+        sample.ready.order()
+        picks = lengths.sum(dtype=torch.float64)
+        with streams.torch_stream():
+            ready = streams.Ready()
 
         def count() -> Counted:
-            import torch
+            ready.synchronize()
+            return Counted(0, picks=int(picks))
 
-            return Counted(0, picks=int(lengths.sum(dtype=torch.float64)))
-
-        stats = self._stats(sample.num_nodes, runtime.device_name(), count, sample.ready)
-        return table, lengths, stats
+        return self._stats(sample.num_nodes, runtime.device_name(), count, ready)
 
     def _gather(
         self, sample: MiniBatch, table: Any = None, lengths: Any = None

@@ -20,8 +20,8 @@ from gnnsample_lab.sampling.neighbors.workspace import Workspace
 _THREADS, _ROWS = 256, 2
 """Of a block, and rows of a warp at a time."""
 _SHARE = 16
-"""Rows of a launch take one part in so many of the GPU's memory at most: beyond it calls of their own bring them, each
-when its mini-batch's turn comes."""
+"""Rows of a launch take one part in so many of the GPU's memory at most, or of a budget: beyond it calls of their own
+bring them, each when its mini-batch's turn comes."""
 
 
 class RowTable:
@@ -59,7 +59,11 @@ class RowTable:
     @staticmethod
     def fits(num_bytes: int) -> bool:
         """Whether one launch should bring so many bytes."""
-        return num_bytes <= int(runtime.device_properties()["totalGlobalMem"]) // _SHARE
+        import cupy
+
+        most = int(runtime.device_properties()["totalGlobalMem"])
+        limit = cupy.get_default_memory_pool().get_limit()  # of a budget; 0 for none
+        return num_bytes <= (min(most, limit) if limit else most) // _SHARE
 
     def _kernel(self, name: str) -> Any:
         if name not in self._kernels:

@@ -479,6 +479,7 @@ class GpuEngine:
             memories = [cupy.cuda.alloc(size) for _ in range(count)] if size else []
         except cupy.cuda.memory.OutOfMemoryError:  # what the mini-batches really need may still be there
             memories, size = [], 0
+            wanted &= ~WANTED_ROWS
         return Arenas(memories, size, wanted, self.wishes)
 
     def stage(

@@ -71,6 +71,7 @@ def fused_step(session: Session) -> dict[str, Any]:
             "seeds": SEEDS, "model": f"{', '.join(MODELS)}, hidden {HIDDEN}", "device": where,
             "features": "all rows on the device, float32, TF32 off",
             "us": "from seeds to the first layer's means, of gin sums: wall time, each mini-batch alone",
+            "rows with the launch": "to_torch().x, whose launch writes lists of edges as well; not compared in steps",
             "busy_us": "time in which kernels or copies run, by the profiler",
             "kept_mb": "device memory of what the stages leave: samples, rows, means or sums",
             "l2": f"{AS_LEFT}: never flushed, a mini-batch finds what the one before left",
@@ -87,8 +88,9 @@ def _inputs(session: Session, name: str, where: str) -> tuple[Any, FeatureCache,
     count = QUICK_STEPS if session.quick else STEPS
     size = common.batch_size(name, host, SEEDS)
     order = np.random.default_rng(0).permutation(common.train_seeds(host))[: count * size]
-    few = replace(host, edge_weight=None, splits={"train": np.sort(order)}, validate=False)
-    cache = FeatureCache(np.asarray(host.feat, np.float32), ratio=1.0, device=where)
+    feat = np.asarray(host.feat, np.float32)
+    few = replace(host, edge_weight=None, feat=feat, splits={"train": np.sort(order)}, validate=False)
+    cache = FeatureCache(feat, ratio=1.0, device=where)
     graph = few if few.device == where else few.to(where)
     if where == "cuda":
         import cupy
