@@ -27,8 +27,7 @@ NEEDS_A_DISK = {"disk to host ms"}
 """A column that is empty for generated graphs, which come from no disk."""
 NOT_YET = {
     ("gnnlab-budget", "card of"),
-    ("fused-step", "model"),
-    *((suite, "L2") for suite in ("fused-step", "inference", "step")),
+    *((suite, "L2") for suite in ("inference", "step")),
     *(("gnnlab-designs", header) for header in ("rows a batch", "picks a batch")),
     ("gnnlab-designs", "shared: rows a batch"),
     ("gnnlab-designs", "shared: picks a batch"),
