@@ -28,6 +28,7 @@ def host_speed() -> dict[str, Any]:
         ``python_us``: of :data:`TURNS` turns of a loop where the operating system lets it run, ``quick_python_us``: on
         a core found quick before each; ``launch_us``: of :func:`launch_times`, None without a GPU. All are medians,
         beside ``p10_..`` and ``p90_..``. ``cores``: among how many a quick one is looked for, 0 for no search.
+        ``taken_again``: passes of this process that did not count, since their core became slow.
     """
     times = {
         "python_us": [quick_core.loop_us(TURNS) for _ in range(_PASSES)],
@@ -35,7 +36,9 @@ def host_speed() -> dict[str, Any]:
     }
     if runtime.cuda_available():
         times["launch_us"] = launch_times()
-    found: dict[str, Any] = {"launch_us": None, "cores": len(quick_core.cores())}
+    found: dict[str, Any] = {
+        "launch_us": None, "cores": len(quick_core.cores()), "taken_again": quick_core.taken_again(),
+    }  # fmt: skip
     for name, of in times.items():
         found |= {key: value for key, value in timing.spread(of, name).items() if key != "passes"}
     return found

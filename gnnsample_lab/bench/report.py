@@ -165,7 +165,9 @@ def _host(at: dict[str, Any]) -> str:
         if found.get("cores")
         else ""
     )
-    return f", on its host{launch} 10 000 turns of a loop {found['python_us']:.0f} us{then}{quick}"
+    passes = (after or {}).get("taken_again", 0) - found.get("taken_again", 0)
+    again = f", {passes} passes taken again" if passes else ""
+    return f", on its host{launch} 10 000 turns of a loop {found['python_us']:.0f} us{then}{quick}{again}"
 
 
 def tables(record: dict[str, Any]) -> list[Table]:

@@ -125,6 +125,8 @@ def problems(record: Mapping[str, Any]) -> list[str]:
             found += _wrong(at[when], _HOST, f"environment.{when}.")
             if "cores" in at[when]:  # likewise
                 found += _wrong(at[when], _QUICK, f"environment.{when}.")
+            if "taken_again" in at[when]:
+                found += _wrong(at[when], {"taken_again": _count}, f"environment.{when}.")
     for run in record.get("resumed", []):
         found += _wrong(run.get("environment", {}), _COMPARED, "resumed.environment.")
         found += _wrong(run, {"pieces": _count}, "resumed.")

@@ -14,7 +14,7 @@ import numpy as np
 from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.neighbors.launch import capture
 
-from .quick_core import quick_core
+from .quick_core import quick_pass
 
 
 def capture_all(works: Sequence[Callable[[], None]]) -> list[Any]:
@@ -135,7 +135,7 @@ def pass_us(work: Callable[[], Any], passes: int = 3) -> float:
 def wall_passes(work: Callable[[int], Any], count: int, passes: int = 5) -> list[list[float]]:
     """Wall microseconds of each ``work(i)``, the device idle before and after, one list a pass after a warm one.
 
-    Each pass on a core found quick before it, where a GPU works for the host's one thread.
+    Each pass on a core that is quick, where a GPU works for the host's one thread.
     """
     wait = _waiting()
 
@@ -143,11 +143,7 @@ def wall_passes(work: Callable[[int], Any], count: int, passes: int = 5) -> list
         return [_alone_us(functools.partial(work, i), wait) for i in range(count)]
 
     taken()
-    found = []
-    for _ in range(passes):
-        with quick_core():
-            found.append(taken())
-    return found
+    return [quick_pass(taken, taken) for _ in range(passes)]
 
 
 def wall_times(work: Callable[[int], Any], count: int, passes: int = 5) -> list[float]:

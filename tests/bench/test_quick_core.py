@@ -11,7 +11,7 @@ import pytest
 
 from gnnsample_lab.bench import quick_core as module
 from gnnsample_lab.bench import timing
-from gnnsample_lab.bench.quick_core import cores, quick_core
+from gnnsample_lab.bench.quick_core import cores, quick_core, quick_pass, taken_again
 from gnnsample_lab.device import runtime
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="moves threads as Linux does")
@@ -68,6 +68,51 @@ def test_a_pass_stays_on_a_quick_core_and_leaves_it_when_it_is_slow(host: Host) 
     assert host.takes() == ({1}, [0, 1])
 
 
+def test_a_pass_whose_core_became_slow_is_taken_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_again", 0)
+    at: list[int] = []
+    warmed: list[int] = []
+
+    def take() -> int:
+        (core,) = host.at
+        at.append(core)
+        if core == 2:
+            host.us[2] = 60.0
+        return core
+
+    def warm() -> None:
+        warmed.extend(host.at)
+
+    assert quick_pass(take, warm) == 3 and at == warmed == [2, 3] and taken_again() == 1
+    assert quick_pass(take, warm) == 3 and at == [2, 3, 3] and warmed == [2, 3], "its caches are warm"
+    assert host.at == {0, 1, 2, 3}
+
+
+def test_a_pass_counts_in_any_case_after_some_tries(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a host where no core stays quick, or for a pass that takes long."""
+    passes: list[int] = []
+
+    def take() -> int:
+        passes.append(0)
+        return len(passes)
+
+    host.us = dict.fromkeys(host.us, 27.0)
+    assert quick_pass(take) == 1  # knows how quick a core can be
+    host.us = dict.fromkeys(host.us, 60.0)
+    for patience, tries in ((1e9, module.TRIES), (-1.0, 1)):
+        monkeypatch.setattr(module, "_again", 0)
+        monkeypatch.setattr(module, "PATIENCE_S", patience)
+        passes.clear()
+        assert quick_pass(take) == tries and taken_again() == tries - 1
+
+
+def test_passes_are_taken_once_where_no_core_is_chosen(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "cuda_available", lambda: False)
+    taken: list[set[int]] = []
+    quick_pass(lambda: taken.append(set(host.at)), lambda: taken.append(set()))
+    assert taken == [{0, 1, 2, 3}] and not host.looked
+
+
 def test_all_cores_are_there_again_after_an_error_and_for_threads_that_started(
     monkeypatch, host: Host
 ) -> None:
@@ -102,7 +147,7 @@ def test_each_pass_but_the_warm_one_looks_for_its_core(monkeypatch, host: Host) 
     monkeypatch.setattr(timing, "_waiting", lambda: lambda: None)
     at: list[set[int]] = []
     timing.wall_passes(lambda i: at.append(set(host.at)), 2, passes=2)
-    assert at == [{0, 1, 2, 3}] * 2 + [{2}] * 4
+    assert at == [{0, 1, 2, 3}] * 2 + [{2}] * 6, "and the caches of a new core are warm"
 
 
 def test_threads_really_move(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common, timing
-from gnnsample_lab.bench.quick_core import quick_core
+from gnnsample_lab.bench.quick_core import quick_pass
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.device.arrays import to_host
@@ -45,32 +45,38 @@ def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> dic
     ``ready()`` is not timed. Where its result has a method ``draw``, only that method is timed. Launches and waits of
     the host within the call count. Without a GPU: wall milliseconds.
     """
+
+    def taken() -> float:
+        import cupy
+
+        work = ready()
+        timing.synchronize()
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record()
+        kept = getattr(work, "draw", work)()
+        end.record()
+        end.synchronize()
+        del kept
+        return float(cupy.cuda.get_elapsed_time(begin, end))
+
     times: list[float] = []
     warm, began = 0, time.perf_counter()
     while len(times) < passes and (len(times) < _LEAST or time.perf_counter() - began < _BUDGET_S):
-        work = ready()
-        timing.synchronize()
         if common.device() == "cpu":
+            work = ready()
             start = time.perf_counter()
             kept = work()
             times.append((time.perf_counter() - start) * 1e3)
+            del kept, work
             warm += 1
             if warm == 1:
                 times.clear()
         else:
-            import cupy
-
-            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-            with quick_core():  # which launches: small ones wait for it
-                begin.record()
-                kept = getattr(work, "draw", work)()
-                end.record()
-                end.synchronize()
-            times.append(cupy.cuda.get_elapsed_time(begin, end))
+            # A quick core launches: small kernels wait for it.
+            times.append(quick_pass(taken, taken))
             warm += 1
             if warm <= 2 or time.perf_counter() - began < _WARM_S:  # clocks fall while the CPU verifies
                 times.clear()
-        del kept, work
     return timing.spread(times, "ms")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.floors import bound, floor
 from gnnsample_lab.bench.host_speed import launch_times
-from gnnsample_lab.bench.quick_core import quick_core
+from gnnsample_lab.bench.quick_core import quick_pass
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl import training
@@ -213,16 +213,17 @@ def _loader_row(session: Session, name: str, with_x: bool) -> dict[str, Any]:
         data, list(common.FANOUTS), input_nodes=torch.as_tensor(common.train_seeds(host)), shuffle=True,
         batch_size=LOADER_SEEDS, device="cuda", cache_ratio=1.0 if with_x else None,
     )  # fmt: skip
-    times = []
-    for _ in range(LOADER_EPOCHS + LOADER_SETTLING):
-        with quick_core():
-            timing.synchronize()
-            began, batches = time.perf_counter(), 0
-            for batches, _batch in enumerate(loader, 1):
-                if batches == LOADER_BATCHES:
-                    break
-            timing.synchronize()
-            times.append((time.perf_counter() - began) * 1e6 / batches)
+
+    def taken() -> float:
+        timing.synchronize()
+        began, batches = time.perf_counter(), 0
+        for batches, _batch in enumerate(loader, 1):
+            if batches == LOADER_BATCHES:
+                break
+        timing.synchronize()
+        return (time.perf_counter() - began) * 1e6 / batches
+
+    times = [quick_pass(taken) for _ in range(LOADER_EPOCHS + LOADER_SETTLING)]
     batch = next(iter(loader))
     row = {
         "graph": name, "part": "loader", "batch_size": LOADER_SEEDS, "fanouts": list(common.FANOUTS),
