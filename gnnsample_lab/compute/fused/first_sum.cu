@@ -342,6 +342,7 @@ __device__ __forceinline__ bool complete(const Plan& p, Place place, First& f) {
     f.batch_id = p.batches[b].batch_id;
     for (int h = 0; h < p.num_hops; ++h) f.ends[h] = p.expand_new ? lab_levels(p, counters, h).end : 0;
     f.ends[p.num_hops] = n;
+    // bounded: each round halves what is left
     while (f.per_warp > 1 && n * gridDim.y < (u64)f.per_warp * f.warps_wanted) f.per_warp /= 2;
     return true;
 }
