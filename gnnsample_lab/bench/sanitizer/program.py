@@ -223,10 +223,9 @@ def compute(device: str) -> Iterator[Pair]:
                 yield f"aggregate {kernel} {reduce}", wanted, found
     for reduce, fanouts in (("mean", [5, 4]), ("sum", [5, 40])):  # a narrow last hop and a wide one
         fused = {d: lab.FusedSampler(graph, fanouts, reduce=reduce, device=d) for d in samplers}
-        for number in range(
-            4
-        ):  # sums of the third come with the launch of the hops before, those of the last do not fit
-            totals, size = {}, 33 if number < 3 else 64
+        # Sums of the third mini-batch come with the launch of the hops before, those of the last do not fit there.
+        for number, size in enumerate((33, 33, 33, 64)):
+            totals = {}
             for d, sampler in fused.items():
                 batch = sampler.sample(graph.splits["train"][:size], number)
                 totals[d] = to_host(batch.blocks[0].total)[np.argsort(to_host(batch.node_ids))]

@@ -46,11 +46,17 @@ def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> dic
     the host within the call count. Without a GPU: wall milliseconds.
     """
 
-    def taken() -> float:
-        import cupy
+    on_cpu = common.device() == "cpu"
 
+    def taken() -> float:
         work = ready()
         timing.synchronize()
+        if on_cpu:
+            start = time.perf_counter()
+            kept = work()
+            return (time.perf_counter() - start) * 1e3
+        import cupy
+
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         begin.record()
         kept = getattr(work, "draw", work)()
@@ -62,21 +68,11 @@ def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> dic
     times: list[float] = []
     warm, began = 0, time.perf_counter()
     while len(times) < passes and (len(times) < _LEAST or time.perf_counter() - began < _BUDGET_S):
-        if common.device() == "cpu":
-            work = ready()
-            start = time.perf_counter()
-            kept = work()
-            times.append((time.perf_counter() - start) * 1e3)
-            del kept, work
-            warm += 1
-            if warm == 1:
-                times.clear()
-        else:
-            # A quick core launches: small kernels wait for it.
-            times.append(quick_pass(taken, taken))
-            warm += 1
-            if warm <= 2 or time.perf_counter() - began < _WARM_S:  # clocks fall while the CPU verifies
-                times.clear()
+        times.append(quick_pass(taken, taken))  # a quick core launches: small kernels wait for it
+        warm += 1
+        # The GPU's clocks fall while the CPU verifies.
+        if warm == 1 or (not on_cpu and (warm == 2 or time.perf_counter() - began < _WARM_S)):
+            times.clear()
     return timing.spread(times, "ms")
 
 
