@@ -13,13 +13,16 @@ import numpy as np
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.minibatch.types import Block
 
-from .aggregation.csr import function, is_tensor
+from .aggregation.csr import address, function
 from .aggregation.transpose import deterministic
 
 MAX_BLOCKS = 15
 """Of a mini-batch (``padding.cu`` has the same number)."""
-_PADDING = struct.Struct(f"{14 + MAX_BLOCKS + 1 + 9 * MAX_BLOCKS}Q")
-_PADDING_TYPE = np.dtype(("V", _PADDING.size))
+_WORDS_BEFORE, _WORDS_OF_BLOCK = 14 + MAX_BLOCKS + 1, 9
+_BYTES = 8 * (_WORDS_BEFORE + _WORDS_OF_BLOCK * MAX_BLOCKS)
+_PADDING_TYPE = np.dtype(("V", _BYTES))
+"""``Padding`` of ``padding.cu``; packed by one call, since NumPy's fields take ten times as long."""
+_ZEROS = (0,) * (MAX_BLOCKS + 1)
 HEADROOM = 1.1
 """Room over the largest mini-batch so far: mini-batches of one epoch differ by a few percent."""
 
@@ -99,6 +102,16 @@ class PaddedBatch:
         self._nobody = nobody(labels)
         self.target = torch.zeros(room.nodes[-1], *labels.shape[1:], dtype=labels.dtype, device="cuda")
         self.is_seed = torch.zeros(room.nodes[-1], dtype=torch.bool, device="cuda")
+        # What is the same for all mini-batches is looked up once: a call of the tensor's for each would take as long as
+        # the launch.
+        self._pack = struct.Struct(f"{_WORDS_BEFORE + _WORDS_OF_BLOCK * len(room.edges)}Q").pack
+        self._to = [
+            (address(indptr), address(indices), address(weight))
+            for indptr, indices, weight in zip(self._indptr, self._indices, self._weight, strict=True)
+        ]
+        self._to_rest = tuple(map(address, (self.x, self.target, self.is_seed, self.counts)))
+        self._from_labels = address(self._labels), self._labels.element_size() * self._labels[:1].numel()
+        self._most = max(room.nodes[1:])
 
     @cached_property
     def rows(self) -> Any:
@@ -132,13 +145,11 @@ class PaddedBatch:
         if not sizes.fits(self.room):
             raise ValueError(f"blocks must fit {self.room} (got {sizes})")
         fields: list[int] = []
-        for i, block in enumerate(blocks):
-            streams.order(block.indptr)
-            weight = (_at(block.weight), _at(self._weight[i])) if self.weighted else (0, 0)
-            fields += (
-                _at(block.indptr), _at(block.indices), weight[0], sizes.nodes[i + 1], sizes.edges[i],
-                self.room.nodes[i + 1], _at(self._indptr[i]), _at(self._indices[i]), weight[1],
-            )  # fmt: skip
+        for block, to, rows, edges, room in zip(
+            blocks, self._to, sizes.nodes[1:], sizes.edges, self.room.nodes[1:], strict=True
+        ):
+            weight = address(block.weight) if self.weighted else 0
+            fields += (*_edges_of(block), weight, rows, edges, room, *to)
         bytes_of_x, from_x = 0, 0
         if x is not None:
             x = x[: sizes.nodes[0]]
@@ -146,16 +157,13 @@ class PaddedBatch:
                 from_x, bytes_of_x = x.data_ptr(), x.numel() * x.element_size()
             else:
                 self.x[: sizes.nodes[0]].copy_(x)
-        labels, n = self._labels, sizes.nodes[-1]
-        head = (
-            from_x, labels.data_ptr(), _at(seeds), self.x.data_ptr(), self.target.data_ptr(), self.is_seed.data_ptr(),
-            self.counts.data_ptr(), bytes_of_x, labels.element_size() * labels[:1].numel(), seeds.dtype.itemsize, n,
-            self.room.nodes[-1], self._nobody, len(blocks),
-        )  # fmt: skip
-        spare = MAX_BLOCKS + 1 - len(sizes.nodes)
-        fields += [0] * (9 * (MAX_BLOCKS - len(blocks)))
-        packed = _PADDING.pack(*head, *sizes.nodes, *[0] * spare, *fields)
-        most = max(bytes_of_x // 64, *sizes.edges, *self.room.nodes[1:])
+        labels, bytes_of_labels = self._from_labels
+        packed = self._pack(
+            from_x, labels, address(seeds), *self._to_rest, bytes_of_x, bytes_of_labels, seeds.dtype.itemsize,
+            sizes.nodes[-1], self.room.nodes[-1], self._nobody, len(blocks), *sizes.nodes,
+            *_ZEROS[len(sizes.nodes) :], *fields,
+        ).ljust(_BYTES, b"\0")  # fmt: skip
+        most = max(bytes_of_x // 64, *sizes.edges, self._most)
         grid = (max(1, min(2 * runtime.num_sms(), -(-most // 256))), len(blocks) + 1)
         function("padding.cu", "pad_batch")(grid, (256,), (np.frombuffer(packed, _PADDING_TYPE),))
 
@@ -167,8 +175,14 @@ def nobody(labels: Any) -> int:
     return 0xFF if labels.dtype in (torch.int8, torch.int16, torch.int32, torch.int64) else 0
 
 
-def _at(array: Any) -> int:
-    return int(array.data_ptr() if is_tensor(array) else array.data.ptr)
+def _edges_of(block: Any) -> tuple[int, int]:
+    """Addresses of a block's ``indptr`` and ``indices``; the current streams wait for them, as ``blocks`` of an arena's
+    mini-batch has made them do."""
+    known: tuple[int, int] | None = getattr(block, "addresses", None)
+    if known is not None:
+        return known
+    streams.order(block.indptr)
+    return address(block.indptr), address(block.indices)
 
 
 def check_capturable() -> None:

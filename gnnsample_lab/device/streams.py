@@ -35,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from . import runtime
 from .capturing import wait_for_device
 from .locks import check_process
 
@@ -44,25 +45,27 @@ _DEFAULTS = (0, 1)
 """The legacy default stream, by its two names."""
 
 
-_torch_on_gpu: tuple[Any, Any] = (None, None)
-"""The module ``torch`` once it has used the GPU, and its function from a device to its current stream's address."""
+_torch_on_gpu: tuple[Any, Any, Any] = (None, None, None)
+"""The module ``torch`` once it has used the GPU, its function from a device to its current stream's address, and CuPy's
+that tells the current device."""
 
 
 def _torch_stream() -> int | None:
     """Address of torch's current stream, None where torch has not used the GPU. Never imports torch."""
     global _torch_on_gpu
     torch = sys.modules.get("torch")
-    known, raw = _torch_on_gpu
+    known, raw, device = _torch_on_gpu
     if torch is not known or torch is None:
         cuda = getattr(torch, "cuda", None)
         if cuda is None or not cuda.is_initialized():
             return None
+        import cupy
+
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # type: ignore[union-attr]
         raw = raw or (lambda device: cuda.current_stream(device).cuda_stream)
-        _torch_on_gpu = torch, raw
-    import cupy
-
-    return int(raw(cupy.cuda.runtime.getDevice()))
+        device = cupy.cuda.runtime.getDevice
+        _torch_on_gpu = torch, raw, device
+    return int(raw(device()))
 
 
 def _address(stream: Any) -> int:
@@ -249,7 +252,10 @@ class Ready:
 
     def order(self) -> None:
         """Let CuPy's and torch's current streams wait for the result, where they are not the stream that made it."""
-        stream, other = _current()
+        self._order(*_current())
+
+    def _order(self, stream: Any, other: int | None) -> None:
+        """:meth:`order` for the streams that :func:`_current` has given."""
         self._admit(stream.ptr, stream)
         if other is not None:
             self._admit(other, None)
@@ -445,10 +451,12 @@ def order(*arrays: Any) -> None:
 
     An array that is not leased is assumed to be complete for CuPy's current stream, as CuPy itself assumes.
     """
+    here = None
     for array in arrays:
         ready = ready_of(array)
         if ready is not None:
-            ready.order()
+            here = here or _current()
+            ready._order(*here)
 
 
 def exported(array: Any) -> Any:
@@ -568,32 +576,36 @@ def borrowed_torch_stream() -> Iterator[Any]:
         idle.append(stream)
 
 
-@contextlib.contextmanager
-def torch_stream() -> Iterator[Any]:
-    """Make PyTorch's current CUDA stream CuPy's current stream, so that work of both keeps its order.
+class torch_stream:
+    """A context in which PyTorch's current CUDA stream is CuPy's, too, so that work of both keeps its order.
 
-    Yields the ``cupy.cuda`` stream. Without a GPU, or without CuPy, there is nothing to do and it yields None.
+    ``with`` gives the ``cupy.cuda`` stream. Without a GPU, or without CuPy, there is nothing to do and it gives None.
     """
-    from .runtime import cuda_available
 
-    if not cuda_available():
-        yield None
-        return
-    import cupy
-    import torch
+    __slots__ = ("_entered",)
 
-    address = (
-        _torch_stream()
-    )  # PyTorch's own answer takes ten times as long, and this is asked many times a step
-    if address is None:
-        if not torch.cuda.is_available():
-            yield cupy.cuda.get_current_stream()
-            return
-        address = int(torch.cuda.current_stream().cuda_stream)
-    if cupy.cuda.get_current_stream().ptr == address:
-        yield cupy.cuda.get_current_stream()
-        return
-    if address and address not in _external:
-        _external[address] = cupy.cuda.ExternalStream(address)
-    with _external[address] if address else cupy.cuda.Stream.null as stream:
-        yield stream
+    def __enter__(self) -> Any:
+        self._entered = None
+        if not runtime.cuda_available():
+            return None
+        import cupy
+
+        here = cupy.cuda.get_current_stream()
+        # PyTorch's own answer takes ten times as long, and this is asked many times a step.
+        address = _torch_stream()
+        if address is None:
+            import torch
+
+            if not torch.cuda.is_available():
+                return here
+            address = int(torch.cuda.current_stream().cuda_stream)
+        if here.ptr == address:
+            return here
+        if address and address not in _external:
+            _external[address] = cupy.cuda.ExternalStream(address)
+        self._entered = _external[address] if address else cupy.cuda.Stream.null
+        return self._entered.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        if self._entered is not None:
+            self._entered.__exit__(*error)

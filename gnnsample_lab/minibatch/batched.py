@@ -87,6 +87,11 @@ class BatchSampler:
         return int(self._engine.scratch_bytes)
 
     @property
+    def reads_gpu_seeds(self) -> bool:
+        """Whether seeds that lie on the GPU are read there; all others are copied, mini-batch by mini-batch."""
+        return self.device == "cuda"
+
+    @property
     def _lock(self) -> Lock:
         """The lock for a call: the library's on a GPU; on a CPU that of the tables, so that epochs can sample ahead."""
         if self.device == "cuda":

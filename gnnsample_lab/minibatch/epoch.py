@@ -95,6 +95,20 @@ class EpochIterator:
         """Seeds of mini-batch ``i`` of this epoch, in its order."""
         return self._seeds[i * self.batch_size : (i + 1) * self.batch_size]
 
+    def placed_seeds(self, i: int) -> Any:
+        """:meth:`batch_seeds` where the sampler reads them best."""
+        return self._placed[i * self.batch_size : (i + 1) * self.batch_size]
+
+    @functools.cached_property
+    def _placed(self) -> Any:
+        """The seeds on the GPU, if the sampler reads them there: one copy takes as long as that of a mini-batch's."""
+        if is_cuda_array(self._seeds) or not getattr(self.sampler, "reads_gpu_seeds", False):
+            return self._seeds
+        import cupy
+
+        with streams.leasing():
+            return cupy.asarray(self._seeds)
+
     @functools.cached_property
     def distinct(self) -> bool:
         """Whether no seed comes twice in the epoch."""
@@ -108,7 +122,7 @@ class EpochIterator:
             if coming is None:
                 group = range(begin, min(begin + self.prefetch, self._length))
                 batches = self.sampler.sample_many(
-                    [self.batch_seeds(i) for i in group], self.first_batch_id + begin
+                    [self.placed_seeds(i) for i in group], self.first_batch_id + begin
                 )
             else:
                 batches = list(coming())
@@ -127,7 +141,7 @@ class EpochIterator:
         if size <= 0:
             return None
         started: Callable[[], list[MiniBatch]] = self.sampler.start_many(
-            [self.batch_seeds(i) for i in range(begin, begin + size)], self.first_batch_id + begin
+            [self.placed_seeds(i) for i in range(begin, begin + size)], self.first_batch_id + begin
         )
         return started
 

@@ -9,6 +9,7 @@ reads them, and the loss leaves them out, so that gradients are those of the min
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,6 +31,8 @@ STEPS_TO_CAPTURE = 3
 """Steps of a size until one is replayed: one makes the optimizer's state, one compiles what is missing."""
 MAX_GRAPHS = 8
 """Captured steps that are kept, those used last: a schedule of a number would add one at each change."""
+_WITHIN_DEVICE = 3
+"""``cudaMemcpyDeviceToDevice``."""
 CAPTURABLE = ("auto", "register-tile", "naive", "memory-aware", "memory-aware-staged")
 """Aggregation kernels that a graph can hold; the others wait for the host, or allocate outside."""
 
@@ -133,10 +136,13 @@ class CapturedStep(Step):
         self._lengths: Any = None
         self._graphs: dict[Any, _Captured | None] = {}
         self._tensors: dict[tuple[int, str], Any] = {}
+        self._seen: list[Any] = []
+        self._known: Any = None
         if self.on_gpu:
-            import torch
+            import cupy
 
-            self._under_way = torch.cuda.Event()
+            # CuPy's: PyTorch's finds the current stream in Python, which takes as long as a launch.
+            self._under_way = cupy.cuda.Event(disable_timing=True)
             check_capturable()
             _keep_state_on_gpu(optimizer)
 
@@ -150,7 +156,7 @@ class CapturedStep(Step):
         """
         if not self.on_gpu:
             return None
-        with streams.torch_stream():
+        with streams.torch_stream() as stream:
             first, blocks = _apart(batch.blocks)
             sizes, inputs, x = Sizes.of(blocks), self._inputs, None
             if first is not None:
@@ -164,7 +170,7 @@ class CapturedStep(Step):
                 x = tensor(x)
                 inputs = self._with_room(blocks, sizes, x)
             inputs.fill(blocks, sizes, batch.seeds, x)
-            self._mark()
+            self._under_way.record(stream)
         self._loaded = batch
         return stats
 
@@ -174,7 +180,7 @@ class CapturedStep(Step):
         in_place = isinstance(self.features, FeatureCache) and self.features.device == "cuda"
         if self._loaded is not batch and (isinstance(batch, FusedBatch) or (x is None and in_place)):
             self.load(batch)
-        with streams.torch_stream():
+        with streams.torch_stream() as stream:
             inputs = self._inputs
             if self._loaded is not batch or inputs is None:
                 blocks = batch.blocks
@@ -184,7 +190,7 @@ class CapturedStep(Step):
                 inputs.fill(blocks, sizes, batch.seeds, x)
             self._loaded = None
             found = self._replayed(inputs, update)
-            self._mark()
+            self._under_way.record(stream)
             return found
 
     def replay(self) -> Any:
@@ -193,24 +199,16 @@ class CapturedStep(Step):
         Raises:
             RuntimeError: nothing has been captured yet.
         """
-        with streams.torch_stream():
-            self._keep_tensors()
-            captured = self._graphs.get((True, self.model.training, _settings(self.optimizer)))
+        with streams.torch_stream() as stream:
+            captured = self._graphs.get((True, self.model.training, self._settings()))
             if captured is None:
                 raise RuntimeError("no step has been captured yet: call the step with two mini-batches first")
             loss, _ = captured.replay()
-            self._mark()
+            self._under_way.record(stream)
             return loss
 
-    def _mark(self) -> None:
-        """Note how far the current stream is: until then the memory that steps read is in use."""
-        if self.on_gpu:
-            self._under_way.record()
-
     def _replayed(self, inputs: PaddedBatch, update: bool) -> tuple[Any, Any]:
-        if update:
-            self._keep_tensors()
-        key = (update, self.model.training, _settings(self.optimizer) if update else None)
+        key = (update, self.model.training, self._settings() if update else None)
         if key not in self._graphs:
             # A step of plain launches: the optimizer makes its state, kernels are compiled.
             self._graphs[key] = None
@@ -225,11 +223,15 @@ class CapturedStep(Step):
             self.captures += 1
         return captured.replay()
 
-    def _keep_tensors(self) -> None:
-        """Have the optimizer's tensors where captured steps read them."""
-        if not kept_in_place(self.optimizer, self._tensors):
-            self._under_way.synchronize()
-            self._graphs.clear()
+    def _settings(self) -> Any:
+        """What a captured step has of the optimizer, whose tensors lie where captured steps read them from now on."""
+        now = _objects(self.optimizer)
+        if len(now) != len(self._seen) or not all(map(operator.is_, now, self._seen)):
+            if not kept_in_place(self.optimizer, self._tensors):
+                self._under_way.synchronize()
+                self._graphs.clear()
+            self._known, self._seen = _settings(self.optimizer), _objects(self.optimizer)
+        return self._known
 
     def _padded(self, inputs: PaddedBatch, update: bool) -> tuple[Any, Any]:
         if self._reduce is None:
@@ -304,14 +306,48 @@ class _Captured:
         with _capture(self.graph):
             self.results = step()
         self.gradients = [(p, p.grad) for p in model.parameters()]
+        self._copies = _Copies(self.results[0])
 
     def replay(self) -> tuple[Any, Any]:
         self.graph.replay()
         for p, grad in self.gradients:
             p.grad = grad
+        # The next replay writes others in their places.
         loss, weight = self.results
-        loss = loss.clone()  # the next replay writes another one in its place
-        return loss, loss if weight is self.results[0] else weight.clone()
+        kept = self._copies.make()
+        return kept, kept if weight is loss else weight.clone()
+
+
+class _Copies:
+    """Copies of a loss that each replay writes anew. Their memory is taken for many at once: ``clone`` takes several
+    times as long as the copy.
+
+    Args:
+        loss: a tensor on the GPU, of a few bytes.
+    """
+
+    AT_ONCE = 256
+
+    def __init__(self, loss: Any) -> None:
+        self._loss, self._left = loss, list[Any]()
+        self._stream: int | None = None
+
+    def make(self) -> Any:
+        """A copy on CuPy's current stream, which is torch's; nothing waits."""
+        import cupy
+        import torch
+
+        stream = int(cupy.cuda.get_current_stream().ptr)
+        if (
+            not self._left or stream != self._stream
+        ):  # PyTorch's memory belongs to the stream on which it is taken
+            with torch.inference_mode(False):
+                self._left = list(self._loss.new_empty((self.AT_ONCE, *self._loss.shape)))
+            self._stream = stream
+        copy = self._left.pop()
+        size = self._loss.numel() * self._loss.element_size()
+        cupy.cuda.runtime.memcpyAsync(copy.data_ptr(), self._loss.data_ptr(), size, _WITHIN_DEVICE, stream)
+        return copy
 
 
 class _Same:
@@ -373,6 +409,14 @@ def forget_oldest(graphs: dict[Any, Any], most: int, settle: Callable[[], None])
         settle()
         while len(graphs) > most:
             del graphs[next(iter(graphs))]
+
+
+def _objects(optimizer: Any) -> list[Any]:
+    """The objects that settings are made of: while they are the same ones, settings are, too."""
+    found = [next(iter(optimizer.state.values()), None)]
+    for group in optimizer.param_groups:
+        found += group.values()
+    return found
 
 
 def _settings(optimizer: Any) -> tuple[Any, ...]:

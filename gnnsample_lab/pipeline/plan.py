@@ -99,10 +99,9 @@ class EpochPlan:
 
     def seeds(self, batch_id: int) -> Any:
         """Seeds that this rank samples for; may be empty."""
-        seeds = self._whole(batch_id)
         if self._count == 1:
-            return seeds
-        return equal_slice(seeds, self._index, self._count, self._epoch.distinct)
+            return self._epoch.placed_seeds(batch_id - self._epoch.first_batch_id)
+        return equal_slice(self._whole(batch_id), self._index, self._count, self._epoch.distinct)
 
     def starts(self, count: int) -> int:
         """How many of ``count`` mini-batches :meth:`start` launches without waiting, in one launch; 0: none."""

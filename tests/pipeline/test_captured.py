@@ -13,7 +13,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.compute.padding import PaddedBatch, Sizes, nobody, rounded
-from gnnsample_lab.pipeline.captured import _settings, forget_oldest, kept_in_place, masked_norm
+from gnnsample_lab.pipeline.captured import _Copies, _settings, forget_oldest, kept_in_place, masked_norm
 from gnnsample_lab.pipeline.step import Step
 from tests.capturing import capture_in_another_thread
 from tests.pipeline.conftest import learnable_graph
@@ -213,6 +213,42 @@ def test_settings_keep_the_state_whose_place_they_name():
     assert key[0].of is optimizer.state[parameter]
     optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     assert key != _settings(optimizer)
+
+
+def test_settings_are_asked_for_again_once_something_is_another_object(graph):
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    step = lab.captured_step(model, optimizer, sampler_of(graph, "sage", "cpu"))
+    key = step._settings()
+    assert step._settings() is key and key == _settings(optimizer)
+    [group] = optimizer.param_groups
+    changes = (
+        lambda: group.update(betas=(0.8, 0.99)), lambda: group.update(lr=0.125),
+        lambda: optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict())),
+        lambda: optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))]}),
+    )  # fmt: skip
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for change in changes:
+        key = step._settings()
+        change()
+        assert step._settings() is not key and step._settings() == _settings(optimizer) != key
+        assert step._settings() is step._settings()
+
+
+@pytest.mark.gpu
+def test_copies_of_a_loss_are_its_values(monkeypatch):
+    loss = torch.zeros((), device="cuda" if torch.cuda.is_available() else "cpu")
+    monkeypatch.setattr(_Copies, "AT_ONCE", 4)
+    copies, found = _Copies(loss), []
+    with torch.inference_mode():
+        found.append(copies.make())
+    for i in range(1, 11):
+        loss.fill_(i)
+        found.append(copies.make())
+    assert [one.item() for one in found] == [*range(11)]
+    assert not any(one.is_inference() or one.requires_grad for one in found)
+    assert len({one.data_ptr() for one in found}) == 11
 
 
 def test_graphs_used_last_are_kept():

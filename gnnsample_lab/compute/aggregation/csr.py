@@ -27,11 +27,17 @@ def dtype_name(array: Any) -> str:
     return str(array.dtype).removeprefix("torch.")
 
 
-def pointer(array: Any) -> np.uint64:
-    """Address of a CuPy array or CUDA tensor as a kernel argument; 0 for None."""
+def address(array: Any) -> int:
+    """Where a CuPy array or CUDA tensor lies; 0 for None."""
     if array is None:
-        return np.uint64(0)
-    return np.uint64(array.data_ptr() if is_tensor(array) else array.data.ptr)
+        return 0
+    of_tensor = getattr(array, "data_ptr", None)
+    return int(array.data.ptr) if of_tensor is None else int(of_tensor())
+
+
+def pointer(array: Any) -> np.uint64:
+    """:func:`address` as a kernel's argument."""
+    return np.uint64(address(array))
 
 
 def row_stride(array: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gnnsample_lab.compute.aggregation.csr import function, pointer, row_stride
+from gnnsample_lab.compute.aggregation.csr import address, function, row_stride
 from gnnsample_lab.compute.aggregation.register_tile import power_of_two
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.dependent import launch
@@ -142,8 +142,7 @@ class FirstSum:
         return tuple(chosen.items())
 
     def launch(
-        self, nodes: Any, ends: Sequence[int], batch_id: int, own: Any, sums: Any, counts: Any, mean: bool,
-        counted: int = 0,
+        self, nodes: Any, ends: Sequence[int], batch_id: int, table: Any, counts: Any, mean: bool, counted: int = 0
     ) -> None:  # fmt: skip
         """Put the work on CuPy's current stream. Nothing waits.
 
@@ -151,7 +150,7 @@ class FirstSum:
             nodes: vertices, ids as in the graph ``[n]``.
             ends: as :func:`ends_of` gives them.
             batch_id: of the mini-batch.
-            own, sums: ``float32[n, F]``, written whole; rows of both as far apart.
+            table: ``float32[n, 2 F]``, written whole: own rows, and beside them sums or means.
             counts: ``float32[n]``, written.
             mean: divide by the number of picks.
             counted: address from :class:`Counters`; 0 to count nothing.
@@ -159,15 +158,16 @@ class FirstSum:
         n = int(ends[-1])
         if n == 0 or self.features == 0:
             return
-        stride = row_stride(own)
-        shape = self._shape(self._vector(stride, own, sums))
+        stride, own = row_stride(table), address(table)
+        sums = own + 4 * self.features
+        shape = self._shape(self._vector(stride, own | sums))
         rows, hops, per_warp = self.rows, len(ends), shape.most_rows
         while per_warp > 1 and n < per_warp * shape.warps_wanted:
             per_warp //= 2
         first = _PACK(
-            pointer(nodes), pointer(rows.cache), pointer(rows.row_of), rows.host_address, pointer(own), pointer(sums),
-            pointer(counts), counted, n, rows.host_stride // 4, stride, self.features, batch_id, mean, per_warp,
-            self.most, 0, *ends, *_ZEROS[hops:], *self.spec.fanouts, *_ZEROS[hops:], 0,
+            address(nodes), address(rows.cache), address(rows.row_of), rows.host_address, own, sums, address(counts),
+            counted, n, rows.host_stride // 4, stride, self.features, batch_id, mean, per_warp, self.most, 0, *ends,
+            *_ZEROS[hops:], *self.spec.fanouts, *_ZEROS[hops:], 0,
         )  # fmt: skip
         args = (self._plan, np.frombuffer(bytearray(first), _FIRST))
         blocks = -(-n // (shape.warps * per_warp))
@@ -187,13 +187,12 @@ class FirstSum:
             self._shapes[vec, name] = _Shape(_kernel(name, macros), most, warps, shared, wanted)
         return self._shapes[vec, name]
 
-    def _vector(self, stride: int, *written: Any) -> int:
-        beside = (self.rows.cache, *written)
-        address = int(self.rows.host_address) | self.rows.host_stride
-        for array in beside:
-            address |= int(pointer(array))
+    def _vector(self, stride: int, written: int = 0) -> int:
+        """Numbers of a load, so that all addresses are multiples of it; ``written``: the bits of some."""
+        rows = self.rows
+        bits = rows.host_address | rows.host_stride | address(rows.cache) | written
         vec = 4
-        while vec > 1 and (self.features % vec or stride % vec or address % (4 * vec)):
+        while vec > 1 and (self.features % vec or stride % vec or bits % (4 * vec)):
             vec //= 2
         return vec
 
@@ -241,7 +240,7 @@ class SumsAlong(RowTable):
         first = self._first
         shape = first._shape(first._vector(2 * first.features), name)
         packed = _PACK(
-            0, pointer(self.table), 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, address(self.table), 0, 0, 0, 0, 0, 0, 0, 0, 0,
             first.features, 0, self._mean, shape.most_rows, first.most, shape.warps_wanted,
             *_ZEROS, *first.spec.fanouts, *_ZEROS[len(first.spec.fanouts) :], 0,
         )  # fmt: skip

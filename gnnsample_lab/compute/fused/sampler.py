@@ -286,9 +286,8 @@ class FusedSampler(BatchSampler):
             if table is None:
                 table = torch.empty(n, 2 * half, dtype=torch.float32, device="cuda")
                 lengths = torch.empty(n, dtype=torch.float32, device="cuda")
-            own, total = table[:, :half], table[:, half:]
             counted, read = self._counters.take()
-            self._sum.launch(sample.node_ids, ends, sample.batch_id, own, total, lengths, mean, counted)
+            self._sum.launch(sample.node_ids, ends, sample.batch_id, table, lengths, mean, counted)
             ready = streams.Ready()
 
         def count() -> Counted:

@@ -237,9 +237,10 @@ class GpuExtractor:
         if self.knobs.by_page and rows.host_address:
             order = self._order(ids, np.uint64(marked), np.uint64(slots), rows.num_nodes)
         where, split = (0, 0) if order is None else order.addresses
+        readers = self.host_blocks(vector) if rows.host_address else 0
         request = _REQUEST.pack(
             ids.data.ptr, ids.size, where, split, marked, slots, cache, previous, rows.host_address, rows.host_stride,
-            to, counter, tail, self.row_bytes, self.host_blocks(vector), tail_bytes, 0,
+            to, counter, tail, self.row_bytes, readers, tail_bytes, 0,
         )  # fmt: skip
         grid = self._grid(ids.size, self.knobs.rows_per_warp)
         kernel = self._kernel("extract", id_type(ids), vector, tails=tails is not None)

@@ -311,6 +311,15 @@ class ArenaBlock(Lazily, Block):
         return made
 
     @property
+    def addresses(self) -> tuple[int, int] | None:
+        """Of :attr:`indptr` and :attr:`indices`, without making the arrays; None in a copy with another field."""
+        arena = self.__dict__.get("arena")
+        if arena is None:
+            return None
+        begin, place = arena.memory.ptr, arena.place
+        return begin + place.offsets[self.first], begin + place.locals[self.first]
+
+    @property
     def num_src(self) -> int:
         return int(self.arena.levels[self.hop + 1])
 
