@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Sizes:
 
     def fits(self, room: Sizes) -> bool:
         """Whether there is room for all of it."""
-        return all(a <= b for a, b in zip((*self.nodes, *self.edges), (*room.nodes, *room.edges)))
+        return all(map(operator.le, self.nodes, room.nodes)) and all(map(operator.le, self.edges, room.edges))
 
     def with_room(self, before: Sizes | None = None) -> Sizes:
         """Rounded up, and no smaller than ``before``: a size that many mini-batches fit.

@@ -160,7 +160,8 @@ class CapturedStep(Step):
             first, blocks = _apart(batch.blocks)
             sizes, inputs, x = Sizes.of(blocks), self._inputs, None
             if first is not None:
-                inputs = self._with_room(blocks, sizes, first.empty_table(0), first.reduce)
+                if inputs is None or not self._fits(sizes, first.width, first.reduce):
+                    inputs = self._with_room(blocks, sizes, first.empty_table(0), first.reduce)
                 first.write(inputs.x, self._lengths)
                 stats = batch.stats
             elif inputs is not None and sizes.fits(inputs.room):
@@ -240,13 +241,21 @@ class CapturedStep(Step):
         first = SummedBlock(blocks[0].src, lambda *_: made, self._reduce, inputs.x.shape[1])
         return self._step([first, *blocks], None, inputs.target, update, inputs.is_seed)
 
+    def _fits(self, sizes: Sizes, width: int, reduce: str | None) -> bool:
+        """Whether the memory that there is has room for the mini-batch, with rows of ``width`` numbers."""
+        inputs = self._inputs
+        return (
+            inputs is not None
+            and (width, reduce) == (inputs.x.shape[1], self._reduce)
+            and sizes.fits(inputs.room)
+        )
+
     def _with_room(self, blocks: Any, sizes: Sizes, x: Any, reduce: str | None = None) -> PaddedBatch:
         """Memory that the mini-batch fits: what there is, or more. ``reduce``: of a first block that is summed."""
         import torch
 
         inputs = self._inputs
-        same = inputs is not None and (x.shape[1], reduce) == (inputs.x.shape[1], self._reduce)
-        if inputs is None or not same or not sizes.fits(inputs.room):
+        if inputs is None or not self._fits(sizes, x.shape[1], reduce):
             if self.on_gpu:
                 # Steps may still read what is let go of. To wait for the whole device fails while a thread captures.
                 self._under_way.synchronize()

@@ -93,13 +93,20 @@ def lay_out(
     if new:
         return _laid_out_together(nodes, inverse, wide, end, rows, edges)
     begins = []
-    for sizes, item in ((rows, 8), (edges, 8), (edges, 4), *(((edges, 16),) if wide is not None else ())):
-        more = item if sizes is rows else 0  # one offset more than rows
-        ends = list(accumulate((_up(n * item + more) for n in sizes), initial=end))
-        end = ends.pop()
-        begins.append(tuple(ends))
-    offsets, positions, local = begins[:3]
-    return Place(nodes, inverse, wide, offsets, positions, local, None if wide is None else begins[3], end)
+    # An offset more than rows.
+    for sizes, item, more in (
+        (rows, 8, 8),
+        (edges, 8, 0),
+        (edges, 4, 0),
+        (edges if wide is not None else (), 16, 0),
+    ):
+        begin = []
+        for n in sizes:
+            begin.append(end)
+            end += (n * item + more + 255) & -256  # as _up, which would take as long as all the rest
+        begins.append(tuple(begin))
+    offsets, positions, local, pairs = begins
+    return Place(nodes, inverse, wide, offsets, positions, local, None if wide is None else pairs, end)
 
 
 def _laid_out_together(
