@@ -88,7 +88,7 @@ class BatchSampler:
 
     @property
     def reads_gpu_seeds(self) -> bool:
-        """Whether seeds that lie on the GPU are read there; all others are copied, mini-batch by mini-batch."""
+        """Whether seeds are best on the GPU: those of the host are copied there, mini-batch by mini-batch."""
         return self.device == "cuda"
 
     @property

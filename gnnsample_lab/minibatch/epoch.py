@@ -20,6 +20,9 @@ from gnnsample_lab.device.philox import MAX_BATCH_ID
 from .seeds import seed_array
 from .types import MiniBatch
 
+_MOST_PLACED = 1 << 26
+"""Bytes of seeds that an epoch keeps on the GPU, at most."""
+
 
 def starts(sampler: Any, count: int, most_seeds: int) -> int:
     """How many of ``count`` mini-batches ``sampler.start_many`` should start at a time; 0: none, sample them in turn.
@@ -101,13 +104,28 @@ class EpochIterator:
 
     @functools.cached_property
     def _placed(self) -> Any:
-        """The seeds on the GPU, if the sampler reads them there: one copy takes as long as that of a mini-batch's."""
-        if is_cuda_array(self._seeds) or not getattr(self.sampler, "reads_gpu_seeds", False):
+        """The seeds on the GPU, if the sampler reads them there: one copy takes as long as that of a mini-batch's.
+
+        Of so many that they would be missed there, each mini-batch's are copied.
+        """
+        seeds = self._seeds
+        if is_cuda_array(seeds) or not getattr(self.sampler, "reads_gpu_seeds", False):
+            return seeds
+        if seeds.dtype != np.int32:
+            seeds = seeds.astype(np.int64)  # what kernels read
+        if seeds.nbytes > _MOST_PLACED:
             return self._seeds
         import cupy
 
-        with streams.leasing():
-            return cupy.asarray(self._seeds)
+        try:
+            with streams.leasing() as ready:
+                placed = cupy.asarray(seeds)
+        except cupy.cuda.memory.OutOfMemoryError:
+            return self._seeds
+        if streams.is_per_thread():  # no other thread's stream would wait for this one
+            ready.stream.synchronize()
+        ready.note()  # readers wait for the copy, and not for what this stream is given later
+        return placed
 
     @functools.cached_property
     def distinct(self) -> bool:

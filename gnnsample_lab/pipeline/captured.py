@@ -143,6 +143,7 @@ class CapturedStep(Step):
 
             # CuPy's: PyTorch's finds the current stream in Python, which takes as long as a launch.
             self._under_way = cupy.cuda.Event(disable_timing=True)
+            self._stream: int | None = None
             check_capturable()
             _keep_state_on_gpu(optimizer)
 
@@ -157,6 +158,7 @@ class CapturedStep(Step):
         if not self.on_gpu:
             return None
         with streams.torch_stream() as stream:
+            self._take_turn(stream)
             first, blocks = _apart(batch.blocks)
             sizes, inputs, x = Sizes.of(blocks), self._inputs, None
             if first is not None:
@@ -164,7 +166,7 @@ class CapturedStep(Step):
                     inputs = self._with_room(blocks, sizes, first.empty_table(0), first.reduce)
                 first.write(inputs.x, self._lengths)
                 stats = batch.stats
-            elif inputs is not None and sizes.fits(inputs.room):
+            elif inputs is not None and self._reduce is None and sizes.fits(inputs.room):
                 _, stats = self.features.extract(batch.node_ids, out=inputs.rows[: sizes.nodes[0]])
             else:
                 x, stats = self.features.extract(batch.node_ids)
@@ -182,6 +184,7 @@ class CapturedStep(Step):
         if self._loaded is not batch and (isinstance(batch, FusedBatch) or (x is None and in_place)):
             self.load(batch)
         with streams.torch_stream() as stream:
+            self._take_turn(stream)
             inputs = self._inputs
             if self._loaded is not batch or inputs is None:
                 blocks = batch.blocks
@@ -194,6 +197,12 @@ class CapturedStep(Step):
             self._under_way.record(stream)
             return found
 
+    def _take_turn(self, stream: Any) -> None:
+        """Let a stream that the last call was not on wait for that call: both write to the same memory."""
+        if stream.ptr != self._stream:
+            stream.wait_event(self._under_way)
+            self._stream = stream.ptr
+
     def replay(self) -> Any:
         """The update of the mini-batch before once more: what is left of a step where its inputs cost nothing.
 
@@ -201,6 +210,7 @@ class CapturedStep(Step):
             RuntimeError: nothing has been captured yet.
         """
         with streams.torch_stream() as stream:
+            self._take_turn(stream)
             captured = self._graphs.get((True, self.model.training, self._settings()))
             if captured is None:
                 raise RuntimeError("no step has been captured yet: call the step with two mini-batches first")
@@ -338,8 +348,8 @@ class _Copies:
     AT_ONCE = 256
 
     def __init__(self, loss: Any) -> None:
-        self._loss, self._left = loss, list[Any]()
-        self._stream: int | None = None
+        self._loss = loss
+        self._left: dict[int, list[Any]] = {}
 
     def make(self) -> Any:
         """A copy on CuPy's current stream, which is torch's; nothing waits."""
@@ -347,13 +357,13 @@ class _Copies:
         import torch
 
         stream = int(cupy.cuda.get_current_stream().ptr)
-        if (
-            not self._left or stream != self._stream
-        ):  # PyTorch's memory belongs to the stream on which it is taken
+        left = self._left.get(stream)
+        if not left:  # PyTorch's memory belongs to the stream on which it is taken
             with torch.inference_mode(False):
-                self._left = list(self._loss.new_empty((self.AT_ONCE, *self._loss.shape)))
-            self._stream = stream
-        copy = self._left.pop()
+                many = self._loss.new_empty((self.AT_ONCE, *self._loss.shape))
+            # `data`, since a view would share with the others what autograd knows of changes in place.
+            left = self._left[stream] = [one.data for one in many]
+        copy = left.pop()
         size = self._loss.numel() * self._loss.element_size()
         cupy.cuda.runtime.memcpyAsync(copy.data_ptr(), self._loss.data_ptr(), size, _WITHIN_DEVICE, stream)
         return copy

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from gnnsample_lab import NeighborSampler, rmat
+from gnnsample_lab import NeighborSampler, PinSAGESampler, rmat
 
 TRAIN = np.arange(3, 103)
 
@@ -270,3 +270,48 @@ def test_seeds_in_order_are_the_iterators_own():
     before = [batch.canonical().sha256() for batch in epoch]
     seeds[:] = seeds[::-1].copy()
     assert [batch.canonical().sha256() for batch in epoch] == before
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint16, np.uint64])
+def test_seeds_of_the_host_go_to_the_gpu_once(graph, dtype, monkeypatch):
+    import cupy
+
+    from gnnsample_lab.minibatch import epoch as module
+
+    alone, given = NeighborSampler(graph, [3, 2], device="cpu", seed=17), TRAIN.astype(dtype)
+    sampler = NeighborSampler(graph, [3, 2], device="cuda", seed=17)
+    expected = contents(alone.epoch(TRAIN, 30, epoch=1))
+    epoch = sampler.epoch(given, 30, epoch=1)
+    assert contents(epoch) == contents(epoch) == expected
+    first, second = epoch.placed_seeds(0), epoch.placed_seeds(1)
+    assert isinstance(first, cupy.ndarray) and second.data.ptr == first.data.ptr + first.nbytes
+    assert first.dtype == (np.int32 if dtype == np.int32 else np.int64)
+    np.testing.assert_array_equal(first.get(), epoch.batch_seeds(0))
+    on_gpu = sampler.epoch(cupy.asarray(TRAIN), 30, epoch=1)
+    assert on_gpu.placed_seeds(1).data.ptr == on_gpu.batch_seeds(1).data.ptr
+
+    monkeypatch.setattr(module, "_MOST_PLACED", 99)  # many seeds stay where they are
+    epoch = sampler.epoch(given, 30, epoch=1)
+    assert isinstance(epoch.placed_seeds(0), np.ndarray) and contents(epoch) == expected
+
+
+@pytest.mark.gpu
+def test_an_epoch_is_sampled_where_its_seeds_find_no_room(graph, monkeypatch):
+    import cupy
+
+    def full(*_: object) -> None:
+        raise cupy.cuda.memory.OutOfMemoryError(1, 1)
+
+    sampler = NeighborSampler(graph, [3, 2], device="cuda", seed=17)
+    epoch = sampler.epoch(TRAIN, 30)
+    with monkeypatch.context() as patched:
+        patched.setattr(cupy, "asarray", full)
+        assert isinstance(epoch.placed_seeds(0), np.ndarray)
+    assert len(list(epoch)) == 4
+
+
+@pytest.mark.gpu
+def test_seeds_of_walks_stay_on_the_host(graph):
+    sampler = PinSAGESampler(graph, num_layers=2, device="cuda")
+    assert isinstance(sampler.epoch(TRAIN, 30).placed_seeds(0), np.ndarray)

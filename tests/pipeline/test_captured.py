@@ -247,7 +247,12 @@ def test_copies_of_a_loss_are_its_values(monkeypatch):
         loss.fill_(i)
         found.append(copies.make())
     assert [one.item() for one in found] == [*range(11)]
-    assert not any(one.is_inference() or one.requires_grad for one in found)
+    assert not any(one.is_inference() or one.requires_grad or one._is_view() for one in found)
+    weight = torch.ones_like(loss, requires_grad=True)
+    product = weight * found[1]
+    found[2].add_(1)  # no concern of the product's
+    product.backward()
+    assert weight.grad == 1
     assert len({one.data_ptr() for one in found}) == 11
 
 
@@ -488,6 +493,34 @@ def test_gradients_of_captured_sums(graph, multi_label_graph):
             for mine, theirs in zip(found, other.parameters()):
                 torch.testing.assert_close(mine / weight, theirs.grad, atol=1e-5, rtol=1e-4)
         assert 1 <= step.captures <= 3
+
+
+@pytest.mark.gpu
+def test_steps_on_streams_in_turn(graph):
+    """They write to the same memory, and nothing of the caller's orders them."""
+    (model, optimizer), (other, others) = pair(graph, "sage", "cuda")
+    sampler = sampler_of(graph, "sage", "cuda")
+    step = lab.captured_step(model, optimizer, sampler)
+    given, found = batches(sampler, graph, 64, 24), []
+    both = [torch.cuda.Stream() for _ in range(2)]
+    for i, batch in enumerate(given):
+        with torch.cuda.stream(both[i % 2]):
+            found.append(step(batch))
+    torch.cuda.synchronize()
+    expected = plain_losses(other, others, graph, given, "cuda")
+    np.testing.assert_allclose([loss.item() for loss in found], expected, atol=ATOL, rtol=RTOL)
+
+
+@pytest.mark.gpu
+def test_fused_and_plain_mini_batches_in_one_step(graph):
+    (model, optimizer), (other, others) = pair(graph, "sage", "cuda")
+    plain = sampler_of(graph, "sage", "cuda")
+    fused = lab.FusedSampler(graph, [3, 4], device="cuda", seed=0)
+    step = lab.captured_step(model, optimizer, plain)
+    each = [batches(sampler, graph, 64, 12) for sampler in (plain, fused)]
+    found = [step(each[i // 2 % 2][i]).item() for i in range(12)]
+    expected = plain_losses(other, others, graph, each[0], "cuda")
+    np.testing.assert_allclose(found, expected, atol=ATOL, rtol=RTOL)
 
 
 @pytest.mark.gpu

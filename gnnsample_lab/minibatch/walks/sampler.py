@@ -76,6 +76,11 @@ class PinSAGESampler(BatchSampler):
         else:
             self._engine = CpuTables(self.graph.num_nodes)
 
+    @property
+    def reads_gpu_seeds(self) -> bool:
+        """No: they are merged on the host, and kernels read them from page-locked memory."""
+        return False
+
     def _run(self, arrays: list[Any], first: int) -> list[MiniBatch]:
         if self.device == "cuda":
             batches: list[MiniBatch] = self._engine.sample_many(arrays, first)
