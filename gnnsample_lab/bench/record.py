@@ -17,6 +17,7 @@ from typing import Any
 
 from gnnsample_lab import __version__
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.cores import usable_cores
 from gnnsample_lab.files import replace_file
 from gnnsample_lab.resources import checkout_root
 
@@ -124,7 +125,7 @@ def environment() -> dict[str, Any]:
     found: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "gnnsample_lab": __version__, **commit(), "python": platform.python_version(), "packages": versions,
-        "cpu": _cpu_name(), "cpu_cores": os.cpu_count(), "gpu": None,
+        "cpu": _cpu_name(), "cpu_cores": usable_cores(), "gpu": None,
         # Wall times of a busy machine are no measurement of the sampler: the record shows how busy it was.
         "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     }  # fmt: skip

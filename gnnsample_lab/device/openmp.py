@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 
+from .cores import usable_cores
+
 NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 """Variables by which a user says it; then nothing is changed."""
 SPINS = 10_000
@@ -24,10 +26,6 @@ after the other took a fifth to a third longer on two cores where they slept in 
 def sleep_soon() -> None:
     """Let threads that wait for work sleep soon, in this process and those that it starts, where there are many."""
     given = os.environ.get("NUMBA_NUM_THREADS", "")
-    threads = int(given) if given.isdecimal() else _cores()
+    threads = int(given) if given.isdecimal() else usable_cores()
     if threads > FEW and not any(name in os.environ for name in NAMES):
         os.environ["GOMP_SPINCOUNT"] = str(SPINS)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

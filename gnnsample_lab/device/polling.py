@@ -9,7 +9,6 @@ that sleeps between looks instead is told some 70 microseconds late, and has to 
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+
+from .cores import usable_cores
 
 _SPINS = 2_000_000
 _WAIT_S = 4.0
@@ -73,7 +74,7 @@ def comes(words: np.ndarray, at: int, word: int, seconds: float, shift: int = 0)
 @functools.cache
 def _cores() -> int:
     """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_cores()
 
 
 def await_word(view: Any, at: int, word: int, silence: str) -> None:

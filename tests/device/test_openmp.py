@@ -72,7 +72,7 @@ def test_as_many_threads_as_numba_will_have(
         monkeypatch.delenv(name, raising=False)
     if asked is not None:
         monkeypatch.setenv("NUMBA_NUM_THREADS", asked)
-    monkeypatch.setattr(openmp, "_cores", lambda: cores)
+    monkeypatch.setattr(openmp, "usable_cores", lambda: cores)
     openmp.sleep_soon()
     found = os.environ.get("GOMP_SPINCOUNT")
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -25,6 +24,7 @@ from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.source import stripped_cuda
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.device import kernels
+from gnnsample_lab.device.cores import usable_cores
 
 from . import TOOLS, program
 from .launches import LINKED
@@ -202,7 +202,7 @@ def sanitize(session: Session) -> dict[str, Any]:
     )
     cases = program.QUICK if session.quick else tuple(program.CASES)
     began = time.perf_counter()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # nothing is timed here
+    with ThreadPoolExecutor(usable_cores()) as pool:  # nothing is timed here
         plain = dict(zip(cases, pool.map(functools.partial(_run_case, ()), cases), strict=True))
         alone = _joined(plain)
         lost = [

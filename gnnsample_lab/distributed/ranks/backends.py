@@ -7,6 +7,7 @@ import os
 import socket
 from pathlib import Path
 
+from gnnsample_lab.device.cores import usable_cores
 from gnnsample_lab.resources import PACKAGE_ROOT
 
 NCCL = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
@@ -67,8 +68,7 @@ def environment(backend: str, ranks: int) -> dict[str, str]:
     found = {name: value for name, value in os.environ.items() if name not in _TORCHRUN}
     ours = str(PACKAGE_ROOT.parent)
     found["PYTHONPATH"] = os.pathsep.join(filter(None, [ours, found.get("PYTHONPATH")]))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = 1 if backend == "gloo" else max(1, cores // ranks)
+    threads = 1 if backend == "gloo" else max(1, usable_cores() // ranks)
     found |= dict.fromkeys(_THREADS, str(threads))
     # Ranks without a GPU of their own must not all take the first one.
     found["LAB_DEVICE"] = "cpu" if backend == "gloo" else "cuda"

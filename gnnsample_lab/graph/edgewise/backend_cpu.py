@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.cores import usable_cores
 from gnnsample_lab.graph.csc import key_bits
 from gnnsample_lab.graph.edgewise.plan import (
     RANKS,
@@ -39,7 +39,7 @@ def available_bytes() -> int:
 def spread(task: Callable[[int, int], Any], count: int, block: int = _BLOCK) -> list[Any]:
     """``task(first, last)`` over ``[0, count)`` in blocks, on all cores; results in order."""
     ranges: Iterable[tuple[int, int]] = [(i, min(i + block, count)) for i in range(0, count, block)]
-    workers = os.cpu_count() or 1
+    workers = usable_cores()
     if workers == 1 or count <= block:
         return [task(*r) for r in ranges]
     with ThreadPoolExecutor(workers) as pool:

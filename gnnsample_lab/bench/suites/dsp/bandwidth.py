@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import numpy as np
 
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.device.cores import usable_cores
 
 from . import crew, features
 
@@ -73,7 +73,7 @@ def rate(nbytes: int, times_us: Sequence[float]) -> dict[str, float]:
 
 def host_gbps(nbytes: int, repeats: int = 10) -> dict[str, float]:
     """Bandwidth of a copy by all cores, bytes read and written, as :func:`rate`."""
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     source, target = np.ones(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
     bounds = np.linspace(0, nbytes, cores + 1).astype(np.int64).tolist()
     times = []

@@ -9,12 +9,12 @@ The functions run on ranks. A task is a dictionary: ``folder`` of parts, ``syste
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.cores import usable_cores
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 
 from . import crew
@@ -144,7 +144,7 @@ def _on_cpu(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     import numba
 
     graph, before = whole_graph(task["whole"]), numba.get_num_threads()
-    threads = max(1, min(numba.config.NUMBA_NUM_THREADS, (os.cpu_count() or 1) // rank.world_size))
+    threads = max(1, min(numba.config.NUMBA_NUM_THREADS, usable_cores() // rank.world_size))
     numba.set_num_threads(threads)
     found: dict[int, dict[str, Any]] = {}
     try:
