@@ -42,24 +42,30 @@ class Sizes:
         return cls((*ends, int(blocks[-1].num_dst)), tuple(int(block.num_edges) for block in blocks))
 
     def fits(self, room: Sizes) -> bool:
-        """Whether there is room for all of it."""
-        return all(map(operator.le, self.nodes, room.nodes)) and all(map(operator.le, self.edges, room.edges))
+        """Whether there is room for all of it: as many blocks, none larger."""
+        same = len(self.nodes) == len(room.nodes)
+        return (
+            same
+            and all(map(operator.le, self.nodes, room.nodes))
+            and all(map(operator.le, self.edges, room.edges))
+        )
 
     def with_room(self, before: Sizes | None = None) -> Sizes:
-        """Rounded up, and no smaller than ``before``: a size that many mini-batches fit.
+        """Rounded up, and no smaller than ``before`` of as many blocks: a size that many mini-batches fit.
 
         No two entries of ``nodes`` are the same, so that a number of rows tells whose rows these are.
         """
-        last = before or Sizes((0,) * len(self.nodes), (0,) * len(self.edges))
+        if before is None or len(before.nodes) != len(self.nodes):
+            before = Sizes((0,) * len(self.nodes), (0,) * len(self.edges))
         nodes: list[int] = []
-        for n, least in reversed([*zip(self.nodes[:-1], last.nodes[:-1])]):
+        for n, least in reversed([*zip(self.nodes[:-1], before.nodes[:-1])]):
             room = max(rounded(n), least)
             nodes.insert(0, max(room, nodes[0] + 64) if nodes else room)
-        seeds = max(self.nodes[-1], last.nodes[-1])
+        seeds = max(self.nodes[-1], before.nodes[-1])
         while seeds in nodes:
             seeds += 1
         return Sizes(
-            (*nodes, seeds), tuple(max(rounded(e), least) for e, least in zip(self.edges, last.edges))
+            (*nodes, seeds), tuple(max(rounded(e), least) for e, least in zip(self.edges, before.edges))
         )
 
 

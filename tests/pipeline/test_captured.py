@@ -307,6 +307,14 @@ def test_room_grows_and_no_two_levels_are_alike():
         assert n * 1.1 <= rounded(n) <= max(128, n * 1.1 * (1 + 1 / 8) + 64)
 
 
+def test_room_of_fewer_blocks_is_no_room():
+    """Fused mini-batches have a block less than plain ones."""
+    few, many = Sizes((400, 50), (900,)), Sizes((300, 100, 50), (200, 100))
+    room = many.with_room(few.with_room())
+    assert many.fits(room) and len(room.edges) == 2
+    assert not many.fits(few.with_room()) and not few.fits(room)
+
+
 @pytest.mark.parametrize("affine", [True, False])
 def test_a_norm_counts_the_real_rows_alone(affine):
     torch.manual_seed(0)
