@@ -207,6 +207,8 @@ def one_budget(budget: Record) -> Phrases:
         next(row["x_sharing"] for row in ran["plain"] if "x_sharing" in row and row["policy"] == name)
         for name in ("degree", "presample")
     )
+    smaller = {row["budget_gb"]: row["step"] for row in rows(budget, card="serial")}
+    without = {step: {row["executor"] for row in on_card(budget, "serial", step)} for step in ran}
     return [
         Said("done", in_full(budget)),
         f"{sizes(budget['graphs'])}, {cards(budget, max(of('gpus', 'factored')))}",
@@ -216,6 +218,9 @@ def one_budget(budget: Record) -> Phrases:
         f"factored is {short(degree)} (Degree) and {short(presample)} x (PreSC) of the best way of time "
         f"sharing (paper {claim.text}): {became(plain, claim)}",
         f"it is {series(captured)} x of time sharing with such steps: {became(captured, replayed)}",
+        f"{listed(short(size) for size in smaller)} GB",
+        Said("only one stage after the other runs with plain steps", without["plain"] == {"serial"}),
+        Said("with replayed ones it and streams do", without["captured"] == {"serial", "streams"}),
     ]
 
 
@@ -260,6 +265,7 @@ def epochs(table4: Record, table5: Record) -> Phrases:
     training = [
         each["train_s"] / each["epoch_s"] for each in rows(table4, system="gnnlab", graph=others, gpus=2)
     ]
+    switching = values(table4, "switching", system="gnnlab", graph=others, gpus=2)
     pairs = list(zip(*(rows(table5, system=name) for name in ("tsota", "gnnlab")), strict=True))
     extracts = [theirs["extract_s"] / ours["extract_s"] for theirs, ours in pairs]
     published = {
@@ -287,7 +293,11 @@ def epochs(table4: Record, table5: Record) -> Phrases:
         f"{became([a / b for a, b in zip(*all_cached, strict=True)])}",
         f"on {listed(map(counted, several))} GPUs, GNNLab is {listed(span(each, 'x') for each in factored)} of DGL "
         f"(paper {claim.text}): {became([each for on in factored for each in on], claim)}",
-        f"of two only one trains, {percent(training)} of the epoch",
+        Said(
+            "on two the sampler trains as well while its queue is full: both together "
+            f"{percent(training)} of the epoch",
+            all(switching),
+        ),
         f"it extracts {span(extracts, 'x')} as fast as T_SOTA",
         averaged(extracts, 4.2, "x"),
         f"on papers100M and Twitter it hits {span(high, '%', whole)} for T_SOTA's {span(low, '%', whole)}: "
