@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Collection, Mapping
 from concurrent.futures import ProcessPoolExecutor
 
 from gnnsample_lab.device import kernels
+from gnnsample_lab.device.cores import usable_cores
 
 _Job = tuple[str, tuple[tuple[str, str], ...]]
 """A source's path in the package, and its macros."""
@@ -38,7 +38,7 @@ def _job(path: str, macros: Mapping[str, str]) -> _Job:
 
 
 def _compile_all(jobs: Collection[_Job]) -> int:
-    workers = max(1, min(16, os.cpu_count() or 1, len(jobs)))
+    workers = max(1, min(16, usable_cores(), len(jobs)))
     # Spawned processes leave Ctrl-C to this one: each of them would print a traceback.
     with ProcessPoolExecutor(
         workers, multiprocessing.get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)

@@ -90,6 +90,7 @@ class PaddedBatch:
         target: labels of the seeds; -1 in rows without a seed, in all columns (0 in types that have no -1 of all ones).
         is_seed: rows that have one.
         counts: real rows of each entry of ``room.nodes``, ``float32[layers + 1]``.
+        width: ``F``.
     """
 
     def __init__(self, room: Sizes, weighted: bool, x: Any, labels: Any) -> None:
@@ -97,7 +98,8 @@ class PaddedBatch:
 
         if len(room.edges) > MAX_BLOCKS:
             raise ValueError(f"blocks must be at most {MAX_BLOCKS} (got {len(room.edges)})")
-        self.room, self.weighted, self._labels = room, weighted, labels.contiguous()
+        self.room, self.weighted, self.width = room, weighted, int(x.shape[1])
+        self._labels = labels.contiguous()
         self._indptr = [torch.zeros(rows + 1, dtype=torch.int64, device="cuda") for rows in room.nodes[1:]]
         # Zeros: an index that is never filled must still be a valid one.
         self._indices = [torch.zeros(edges, dtype=torch.int32, device="cuda") for edges in room.edges]
@@ -137,20 +139,26 @@ class PaddedBatch:
             for i in range(len(self._indices))
         ]
 
+    def takes(self, blocks: Sequence[Any]) -> bool:
+        """Whether blocks have weights as those that this memory is for."""
+        return has_weights(blocks) == self.weighted
+
     def fill(self, blocks: Sequence[Any], sizes: Sizes, seeds: Any, x: Any = None) -> None:
         """Copy a mini-batch here by one launch on CuPy's current stream. Nothing waits on the host.
 
         Args:
-            blocks: input-most first.
+            blocks: input-most first, of a mini-batch whose ``blocks`` were read on the streams that are current now.
             sizes: theirs.
             seeds: the seeds' global ids, int32 or int64, one for each row of the last block.
             x: features of the first block's sources; None: they are in :attr:`x` already.
 
         Raises:
-            ValueError: they do not fit.
+            ValueError: they do not fit, or have weights that there is no room for, or none where others had.
         """
         if not sizes.fits(self.room):
             raise ValueError(f"blocks must fit {self.room} (got {sizes})")
+        if not self.takes(blocks):
+            raise ValueError(f"blocks must {'' if self.weighted else 'not '}have weights, as those before")
         fields: list[int] = []
         for block, to, rows, edges, room in zip(
             blocks, self._to, sizes.nodes[1:], sizes.edges, self.room.nodes[1:], strict=True
@@ -180,6 +188,11 @@ def nobody(labels: Any) -> int:
     import torch
 
     return 0xFF if labels.dtype in (torch.int8, torch.int16, torch.int32, torch.int64) else 0
+
+
+def has_weights(blocks: Sequence[Any]) -> bool:
+    """Whether the edges of a mini-batch have weights, which all its blocks have or none."""
+    return blocks[0].weight is not None
 
 
 def _edges_of(block: Any) -> tuple[int, int]:

@@ -88,7 +88,7 @@ class BatchSampler:
 
     @property
     def reads_gpu_seeds(self) -> bool:
-        """Whether seeds are best on the GPU: those of the host are copied there, mini-batch by mini-batch."""
+        """Whether seeds are best on the GPU: those of the host are copied there in each call."""
         return self.device == "cuda"
 
     @property

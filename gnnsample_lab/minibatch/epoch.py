@@ -104,9 +104,9 @@ class EpochIterator:
 
     @functools.cached_property
     def _placed(self) -> Any:
-        """The seeds on the GPU, if the sampler reads them there: one copy takes as long as that of a mini-batch's.
+        """The seeds on the GPU, if the sampler reads them there: copying all takes as long as copying a mini-batch's.
 
-        Of so many that they would be missed there, each mini-batch's are copied.
+        More than :data:`_MOST_PLACED` bytes, or seeds for which there is no memory, stay on the host.
         """
         seeds = self._seeds
         if is_cuda_array(seeds) or not getattr(self.sampler, "reads_gpu_seeds", False):

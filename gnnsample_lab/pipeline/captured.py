@@ -18,7 +18,7 @@ from gnnsample_lab.compute.aggregation.transpose import deterministic
 from gnnsample_lab.compute.fused.block import SummedBlock
 from gnnsample_lab.compute.fused.sampler import FusedBatch, FusedSampler
 from gnnsample_lab.compute.models import MODELS
-from gnnsample_lab.compute.padding import PaddedBatch, Sizes, check_capturable
+from gnnsample_lab.compute.padding import PaddedBatch, Sizes, check_capturable, has_weights
 from gnnsample_lab.device import streams
 from gnnsample_lab.device.capturing import without_collection
 from gnnsample_lab.features.caching.cache import FeatureCache
@@ -45,7 +45,9 @@ def captured_step(
     The first mini-batch of a size is trained on launch by launch, the second is captured, and from then on the step
     is replayed. Sizes are rounded up with some room; a mini-batch that does not fit makes them larger, and the step is
     captured anew. Losses are those of uncaptured steps up to the order of additions, without dropout; dropout draws
-    from the generator's counter, another mask at each replay.
+    from the generator's counter, another mask at each replay. Mini-batches of another kind, summed by a
+    :class:`~gnnsample_lab.FusedSampler` or not, with weights or without, have the step captured anew as well: kinds
+    that take turns are not replayed.
 
     Hyper-parameters that are tensors, as Adam's learning rate, may change at any time. A change of one that is a number
     or a tuple, as ``betas``, ``momentum`` and SGD's learning rate, has the step captured anew; of the graphs captured
@@ -159,22 +161,29 @@ class CapturedStep(Step):
             return None
         with streams.torch_stream() as stream:
             self._take_turn(stream)
-            first, blocks = _apart(batch.blocks)
-            sizes, inputs, x = Sizes.of(blocks), self._inputs, None
-            if first is not None:
-                if inputs is None or not self._fits(sizes, first.width, first.reduce):
-                    inputs = self._with_room(blocks, sizes, first.empty_table(0), first.reduce)
-                first.write(inputs.x, self._lengths)
-                stats = batch.stats
-            elif inputs is not None and self._reduce is None and sizes.fits(inputs.room):
-                _, stats = self.features.extract(batch.node_ids, out=inputs.rows[: sizes.nodes[0]])
-            else:
-                x, stats = self.features.extract(batch.node_ids)
-                x = tensor(x)
-                inputs = self._with_room(blocks, sizes, x)
-            inputs.fill(blocks, sizes, batch.seeds, x)
-            self._under_way.record(stream)
+            try:
+                stats = self._filled(batch)
+            finally:  # what was launched before an error may still write
+                self._under_way.record(stream)
         self._loaded = batch
+        return stats
+
+    def _filled(self, batch: Any) -> Any:
+        """Bring a mini-batch to the memory that the step reads; the extraction's statistics."""
+        first, blocks = _apart(batch.blocks)
+        sizes, inputs, x = Sizes.of(blocks), self._inputs, None
+        if first is not None:
+            if inputs is None or not self._fits(blocks, sizes, first.reduce, first.width):
+                inputs = self._with_room(blocks, sizes, first.empty_table(0), first.reduce)
+            first.write(inputs.x, self._lengths)
+            stats = batch.stats
+        elif inputs is not None and self._fits(blocks, sizes):
+            _, stats = self.features.extract(batch.node_ids, out=inputs.rows[: sizes.nodes[0]])
+        else:
+            x, stats = self.features.extract(batch.node_ids)
+            x = tensor(x)
+            inputs = self._with_room(blocks, sizes, x)
+        inputs.fill(blocks, sizes, batch.seeds, x)
         return stats
 
     def _run(self, batch: Any, x: Any, update: bool) -> tuple[Any, Any]:
@@ -185,17 +194,18 @@ class CapturedStep(Step):
             self.load(batch)
         with streams.torch_stream() as stream:
             self._take_turn(stream)
-            inputs = self._inputs
-            if self._loaded is not batch or inputs is None:
-                blocks = batch.blocks
-                sizes = Sizes.of(blocks)
-                x = tensor(self.features.extract(batch.node_ids)[0]) if x is None else x
-                inputs = self._with_room(blocks, sizes, x)
-                inputs.fill(blocks, sizes, batch.seeds, x)
-            self._loaded = None
-            found = self._replayed(inputs, update)
-            self._under_way.record(stream)
-            return found
+            try:
+                inputs = self._inputs
+                if self._loaded is not batch or inputs is None:
+                    blocks = batch.blocks
+                    sizes = Sizes.of(blocks)
+                    x = tensor(self.features.extract(batch.node_ids)[0]) if x is None else x
+                    inputs = self._with_room(blocks, sizes, x)
+                    inputs.fill(blocks, sizes, batch.seeds, x)
+                self._loaded = None
+                return self._replayed(inputs, update)
+            finally:
+                self._under_way.record(stream)
 
     def _take_turn(self, stream: Any) -> None:
         """Let a stream that the last call was not on wait for that call: both write to the same memory."""
@@ -235,7 +245,8 @@ class CapturedStep(Step):
         return captured.replay()
 
     def _settings(self) -> Any:
-        """What a captured step has of the optimizer, whose tensors lie where captured steps read them from now on."""
+        """Key of the optimizer's settings. Where another object is one of them, tensors are moved back to where
+        captured steps read them; where that cannot be, the steps are captured anew."""
         now = _objects(self.optimizer)
         if len(now) != len(self._seen) or not all(map(operator.is_, now, self._seen)):
             if not kept_in_place(self.optimizer, self._tensors):
@@ -251,12 +262,19 @@ class CapturedStep(Step):
         first = SummedBlock(blocks[0].src, lambda *_: made, self._reduce, inputs.x.shape[1])
         return self._step([first, *blocks], None, inputs.target, update, inputs.is_seed)
 
-    def _fits(self, sizes: Sizes, width: int, reduce: str | None) -> bool:
-        """Whether the memory that there is has room for the mini-batch, with rows of ``width`` numbers."""
+    def _fits(self, blocks: Any, sizes: Sizes, reduce: str | None = None, width: int | None = None) -> bool:
+        """Whether the memory that there is is of such blocks and has room for them.
+
+        Args:
+            reduce: of a first block that is summed.
+            width: numbers in a row; None: as they are in all mini-batches' features.
+        """
         inputs = self._inputs
         return (
             inputs is not None
-            and (width, reduce) == (inputs.x.shape[1], self._reduce)
+            and reduce == self._reduce
+            and width in (None, inputs.width)
+            and inputs.takes(blocks)
             and sizes.fits(inputs.room)
         )
 
@@ -265,15 +283,14 @@ class CapturedStep(Step):
         import torch
 
         inputs = self._inputs
-        if inputs is None or not self._fits(sizes, x.shape[1], reduce):
+        if inputs is None or not self._fits(blocks, sizes, reduce, x.shape[1]):
             if self.on_gpu:
                 # Steps may still read what is let go of. To wait for the whole device fails while a thread captures.
                 self._under_way.synchronize()
             self._graphs.clear()
             _keep_state_on_gpu(self.optimizer)  # a checkpoint that was loaded may have brought another one
             self.room = sizes.with_room(self.room)
-            weighted = blocks[0].weight is not None
-            inputs = self._inputs = PaddedBatch(self.room, weighted, x, self.labels)
+            inputs = self._inputs = PaddedBatch(self.room, has_weights(blocks), x, self.labels)
             self._reduce, self._lengths = reduce, None
             if reduce is not None:
                 self._lengths = torch.zeros(self.room.nodes[0], dtype=torch.float32, device="cuda")

@@ -82,7 +82,11 @@ def test_what_a_step_reads_is_the_mini_batch(graph: Any, expand: str, columns: t
             check(padded, blocks, seeds, label)
             np.testing.assert_array_equal(to_host(padded.x)[: sizes.nodes[0]], x[to_host(batch.node_ids)])
     assert {block.addresses is None for block in blocks} == {False}
-    assert dataclasses.replace(blocks[0], weight=None).addresses is None
+    copies = [dataclasses.replace(block, weight=None) for block in blocks]
+    assert {block.addresses for block in copies} == {None} and Sizes.of(copies) == sizes
+    assert repr(copies[0]) == repr(blocks[0])
+    padded.fill(copies, sizes, batch.seeds)
+    check(padded, blocks, seeds, label)
 
 
 def test_weights_of_walks_come_along(graph: Any) -> None:
@@ -102,3 +106,18 @@ def test_what_does_not_fit_is_refused(graph: Any) -> None:
     padded = PaddedBatch(room, False, torch.zeros(1, 5, device="cuda"), labels(600))
     with pytest.raises(ValueError, match="blocks must fit"):
         padded.fill(many.blocks, Sizes.of(many.blocks), many.seeds)
+
+
+def test_edges_with_weights_need_memory_for_them_and_others_none(graph: Any) -> None:
+    """Else a step would read the weights of the mini-batch before."""
+    walks = lab.PinSAGESampler(graph, num_layers=2, device="cuda").sample(np.arange(30))
+    plain = lab.NeighborSampler(graph, (4, 3), device="cuda").sample(np.arange(30))
+    for first, second in ((walks, plain), (plain, walks)):
+        ready, other = Sizes.of(first.blocks), Sizes.of(second.blocks)
+        room = other.with_room(ready.with_room())
+        weighted = first.blocks[0].weight is not None
+        padded = PaddedBatch(room, weighted, torch.zeros(1, 5, device="cuda"), labels(600))
+        padded.fill(first.blocks, ready, first.seeds)
+        assert padded.takes(first.blocks) and not padded.takes(second.blocks)
+        with pytest.raises(ValueError, match="weights"):
+            padded.fill(second.blocks, other, second.seeds)

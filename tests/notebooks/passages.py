@@ -407,10 +407,14 @@ def ranks(ladder: Record, volume: Record) -> Phrases:
         return min(min(row["us"], row.get("many_us") or row["us"]) for row in found if row.get("us"))
 
     def ahead(batch_size: int) -> float:
-        """``direct`` over the fastest method with collectives, on the graph and parts where it gains least."""
+        """``direct`` over the fastest method with collectives, where it gains least: the same graph, parts, GPUs and
+        rule on both sides."""
         ratios = []
-        for graph, parts in {(row["graph"], row["partition"]) for row in rows(ladder, world=many)}:
-            where = {"graph": graph, "partition": parts, "world": many, "batch_size": batch_size}
+        same = ("graph", "partition", "world", "replace")
+        for at in {tuple(row[key] for key in same) for row in rows(ladder, method="direct") if row["world"] > 1}:
+            where = {**dict(zip(same, at, strict=True)), "batch_size": batch_size}
+            if not any(row.get("us") for row in rows(ladder, method="direct", **where)):
+                continue
             collective = [row for row in rows(ladder, **where) if row["method"].startswith(("csp", "pull"))]
             ratios.append(fastest(collective) / fastest(rows(ladder, method="direct", **where)))
         return min(ratios)
@@ -423,7 +427,7 @@ def ranks(ladder: Record, volume: Record) -> Phrases:
     ratios = [row["pull_over_csp"] for row in rows(volume) if row["pull_over_csp"]]
     return [
         Said("By bytes: `csp`", min(ratios) > 1),
-        f"recorded on {cards(ladder, many)}",
+        f"recorded on {listed(map(counted, worlds))} {cards(ladder, many).partition(' ')[2]}",
         Said("`direct` is ahead of the fastest collective method", all(ahead(size) > 1 for size in sizes)),
         *(f"at least {short(ahead(size))} times at {thousands(size)} seeds" for size in sizes),
         "save four fifths of the remote reads",

@@ -6,13 +6,14 @@ import contextlib
 import copy
 import functools
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.compute.padding import PaddedBatch, Sizes, nobody, rounded
+from gnnsample_lab.compute.padding import PaddedBatch, Sizes, has_weights, nobody, rounded
 from gnnsample_lab.pipeline.captured import _Copies, _settings, forget_oldest, kept_in_place, masked_norm
 from gnnsample_lab.pipeline.step import Step
 from tests.capturing import capture_in_another_thread
@@ -313,6 +314,23 @@ def test_room_of_fewer_blocks_is_no_room():
     room = many.with_room(few.with_room())
     assert many.fits(room) and len(room.edges) == 2
     assert not many.fits(few.with_room()) and not few.fits(room)
+
+
+def test_memory_is_for_one_kind_of_mini_batches(graph):
+    """Widths, sums and weights alike: what a step would read otherwise is of another mini-batch."""
+    model = lab.make_model("sage", graph.feat.shape[1], 16, 7, num_layers=2)
+    step = lab.captured_step(model, torch.optim.Adam(model.parameters()), sampler_of(graph, "sage", "cpu"))
+    blocks = sampler_of(graph, "sage", "cpu").sample(np.arange(9)).blocks
+    visited = sampler_of(graph, "pinsage", "cpu").sample(np.arange(9)).blocks
+    sizes, of_walks = Sizes.of(blocks), Sizes.of(visited)
+    assert not step._fits(blocks, sizes)
+    room = of_walks.with_room(sizes.with_room())
+    step._inputs = SimpleNamespace(room=room, width=5, takes=lambda given: not has_weights(given))
+    assert step._fits(blocks, sizes) and step._fits(blocks, sizes, width=5)
+    assert not step._fits(visited, of_walks)
+    assert not step._fits(blocks, sizes, width=6) and not step._fits(blocks, sizes, "mean", 5)
+    step._reduce = "mean"
+    assert step._fits(blocks, sizes, "mean", 5) and not step._fits(blocks, sizes)
 
 
 @pytest.mark.parametrize("affine", [True, False])

@@ -381,6 +381,7 @@ def gpus(fig14a: Record) -> Phrases:
     gained = {each["system"]: each["over_one"] for each in rows(fig14a, gpus=most)}
     paper = {each["system"]: each["over_one"] for each in rows(fig14a["paper"])}
     return [
+        Said("without GNNLab's curve", "gnnlab" not in gained),
         f"{labels(graphs_of(rows(fig14a)))} in full size, 1 and {cards(fig14a, int(most))}",
         f"FastGL {short(gained['fastgl'])} x, DGL's configuration {short(gained['dgl'])} x",
         f"{short(gained['lab'])} x of one GPU",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import queue
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import pinned
+from gnnsample_lab.device.cores import usable_cores
 from gnnsample_lab.device.streams import borrowed_torch_stream
 
 BUFFERS = 3
@@ -185,7 +185,7 @@ class _Slots(queue.SimpleQueue):  # type: ignore[type-arg]
 
 @functools.cache
 def _staging(slot_bytes: int, count: int) -> tuple[_Slots, ThreadPoolExecutor]:
-    threads = min(STAGING_THREADS, os.cpu_count() or 1)
+    threads = min(STAGING_THREADS, usable_cores())
     return _Slots(slot_bytes, count), ThreadPoolExecutor(threads, "lab-staging")
 
 

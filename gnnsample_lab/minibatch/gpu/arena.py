@@ -326,17 +326,18 @@ class ArenaBlock(Lazily, Block):
         begin, place = arena.memory.ptr, arena.place
         return begin + place.offsets[self.first], begin + place.locals[self.first]
 
+    # A copy with another field has its arrays and no arena.
     @property
     def num_src(self) -> int:
-        return int(self.arena.levels[self.hop + 1])
+        return int(self.arena.levels[self.hop + 1]) if "arena" in self.__dict__ else super().num_src
 
     @property
     def num_dst(self) -> int:
-        return int(self.arena.levels[self.hop])
+        return int(self.arena.levels[self.hop]) if "arena" in self.__dict__ else super().num_dst
 
     @property
     def num_edges(self) -> int:
-        return int(self.arena.edges_of_block(self.hop))
+        return int(self.arena.edges_of_block(self.hop)) if "arena" in self.__dict__ else super().num_edges
 
 
 class ArenaBatch(Lazily, MiniBatch):
