@@ -471,6 +471,12 @@ def test_targets_of_the_id_map() -> None:
     assert (target(record, "fused-map")["measured"], target(record, "fused-map")["met"]) == (2.0, False)
     assert target(record, "fused-map")["where"] == "b"
     assert (target(record, "best ID map")["measured"], target(record, "best ID map")["met"]) == (4.5, True)
+    large = _rows(
+        "fastgl-table8", {"graph": "reddit-like", "id_map": "direct-address", "speedup": 4.5},
+        {"graph": "a", "id_map": "direct-address", "speedup": 4.5},
+    )  # fmt: skip
+    found = {each["what"]: each["met"] for each in large["targets"] if each["what"].startswith("best ID map")}
+    assert list(found.values()) == [True, False] and "reddit-like" in list(found)[1]
 
 
 def test_targets_of_hit_rates() -> None:

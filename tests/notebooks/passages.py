@@ -411,7 +411,9 @@ def ranks(ladder: Record, volume: Record) -> Phrases:
         rule on both sides."""
         ratios = []
         same = ("graph", "partition", "world", "replace")
-        for at in {tuple(row[key] for key in same) for row in rows(ladder, method="direct") if row["world"] > 1}:
+        for at in {
+            tuple(row[key] for key in same) for row in rows(ladder, method="direct") if row["world"] > 1
+        }:
             where = {**dict(zip(same, at, strict=True)), "batch_size": batch_size}
             if not any(row.get("us") for row in rows(ladder, method="direct", **where)):
                 continue

@@ -12,8 +12,10 @@ The rate is that of a sequential read: random sectors come at less than half of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from gnnsample_lab.bench.suite import VerificationError
 
 SECTOR = 32
 """Bytes of a sector, the unit in which memory is read."""
@@ -32,6 +34,17 @@ class Touched:
     hop_sectors: tuple[int, ...]
     sectors: int
     written_bytes: int
+
+
+def refuse_undercut(what: str, bound_us: float, measured: Iterable[float]) -> None:
+    """A bound that something undercuts is none, and neither is what it was compared with.
+
+    Raises:
+        VerificationError: a measured time is below ``bound_us``.
+    """
+    fastest = min(measured)
+    if fastest < bound_us:
+        raise VerificationError(f"{what}: measured {fastest:.2f} us, below the bound of {bound_us:.2f} us")
 
 
 def beyond(amounts: Sequence[int], cache: int) -> int:

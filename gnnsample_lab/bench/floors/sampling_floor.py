@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from typing import Any
 
 from gnnsample_lab.bench import timing
 from gnnsample_lab.bench.session import FUSED, Session, call_together, settle, workload
-from gnnsample_lab.bench.suite import VerificationError
 
 from . import floor
+from .bound import refuse_undercut
 
 PICK = "floyd"
 LADDER = ("captured", "grid-barrier", "persistent-tile", "persistent")
@@ -77,17 +76,6 @@ def run(session: Session) -> dict[str, Any]:
         },
         "verification": verification, "graphs": session.facts(names), "rows": rows,
     }  # fmt: skip
-
-
-def refuse_undercut(what: str, bound_us: float, measured: Iterable[float]) -> None:
-    """A bound that something undercuts is none, and neither is what it was compared with.
-
-    Raises:
-        VerificationError: a measured time is below ``bound_us``.
-    """
-    fastest = min(measured)
-    if fastest < bound_us:
-        raise VerificationError(f"{what}: measured {fastest:.2f} us, below the bound of {bound_us:.2f} us")
 
 
 def _rows(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common, timing
+from gnnsample_lab.bench.floors.bound import refuse_undercut
 from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
@@ -53,6 +54,8 @@ def aggregation(session: Session) -> dict[str, Any]:
             if (layer, direction) == (0, "forward"):
                 ordered = community_times(session, name, features, size)
                 by_order = {"ordered_us": ordered["us"], "ordered_share": bound / ordered["us"]}
+            ours = [times[OURS], *([ordered["us"]] if ordered else [])]
+            refuse_undercut(f"{name} {size}, layer {layer} {direction}, {features} features", bound, ours)
             rows.append({
                 "graph": name, "batch_size": round(size * scaled(name)[1]), "layer": layer,
                 "direction": direction, "num_features": features,

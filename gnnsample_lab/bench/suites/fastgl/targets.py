@@ -10,6 +10,10 @@ SMALL_EDGES = 100_000
 """Smaller blocks are left out: they last about as long as a launch, and the bound counts no launch."""
 
 
+FURTHER = ("papers100M-like", "reddit-like")
+"""Graphs of which more is asked of the best ID map."""
+
+
 def id_map(record: Record) -> list[Target]:
     """Of table 8: Fused-Map as published and the best rung over insert-count-compact."""
     rows = record["rows"]
@@ -20,11 +24,13 @@ def id_map(record: Record) -> list[Target]:
         for row in rows:
             if row.get(speedup) and (row["graph"] not in best or row[speedup] > best[row["graph"]][speedup]):
                 best[row["graph"]] = row
-        points = points_of(best.values(), speedup, "graph", "id_map")
         found += at_least(
             f"fused-map over insert-count-compact, {what}", 2.1, "x", points_of(fused, speedup, "graph")
         )
-        found += at_least(f"best ID map over insert-count-compact, {what}", 4.0, "x", points)
+        rung = f"best ID map over insert-count-compact, {what}"
+        for where, least, is_there in (("", 4.0, False), (f", {' and '.join(FURTHER)}", 5.0, True)):
+            rows_there = [row for graph, row in best.items() if (scaled(graph)[0] in FURTHER) is is_there]
+            found += at_least(f"{rung}{where}", least, "x", points_of(rows_there, speedup, "graph", "id_map"))
     return found
 
 
@@ -46,7 +52,8 @@ def aggregation(record: Record) -> list[Target]:
             ("its sums and weights, edges staged once, over naive", 1.0, rows, "staged_over_naive"),
         ):
             found += at_least(f"{what}, {note}", least, "x", points_of(chosen, value, *where))
-    # Renumbering is done once, when a graph is loaded, or it is not: whoever needs it has the better of both.
+    # Rows could be put in order by community once, when a graph is loaded, which nothing here does: the better of both
+    # is what that would give, and sorting each mini-batch's rows is not counted.
     inputs = [
         row | {"either": max(row["share"], row["ordered_share"])}
         for row in record["rows"] if row.get("ordered_share") and row["edges"] >= SMALL_EDGES

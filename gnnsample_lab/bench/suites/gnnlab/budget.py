@@ -76,8 +76,8 @@ def budget(session: Session) -> dict[str, Any]:
             "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": list(crew.FANOUTS), "hidden": HIDDEN,
             "epochs": EPOCHS, "model": "sage", "pick": "floyd",
             "budget_gb": "of each GPU: graph, cache, CuPy's pool and PyTorch's allocator, the peak checked; found by "
-            f"halving, so that a run of two epochs by 'card' and Degree caches {SHARED[0]:.0%} to {SHARED[1]:.0%} of the "
-            "rows",
+            f"halving, so that a run of two epochs by 'card' and Degree caches {SHARED[0]:.0%} to {SHARED[1]:.0%} of "
+            "the rows",
             "ms": "wall time of a step of all ranks: median, p10 and p90 of the epochs after the first; stages: mean "
             "of a rank's slice of a mini-batch, in the median epoch of the run itself",
             "step": "plain: launched kernel by kernel, aggregation by cuSPARSE; captured: replayed as a CUDA graph, "

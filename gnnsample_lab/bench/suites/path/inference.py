@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common, timing
+from gnnsample_lab.bench.floors.bound import refuse_undercut
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl import training
@@ -155,6 +156,7 @@ def _layers(name: str, graph: Any, model: str, network: Any, speeds: dict[str, A
         if speeds:
             row["bound_us"] = least_bytes(graph, runs[0]) / speeds["dram_gbps"] / 1e3
             row["share"] = row["bound_us"] / row["us"]
+            refuse_undercut(f"{name}, {model}, layer {index}", row["bound_us"], [row["us"]])
             row["l2_bound_us"] = 4 * graph.num_edges * runs[0].widths.sent / speeds["l2_gbps"] / 1e3
             row["flops_us"] = map_flops(graph, network.layers[index]) / speeds["fp32_gflops"] / 1e3
         rows.append(row)

@@ -188,10 +188,12 @@ def _row(
     times = [t / count for taken in timing.wall_passes(work, calls) for t in taken]
     batch = work(0)[0][0]
     read = SECTOR * (sum(p.frontier.size for p in batch.picks) + batch.num_edges) + batch.arena.bytes
+    taken, least_us = timing.spread(times), read / copy_bandwidth_gbps() / 1e3
+    bound.refuse_undercut(f"{seeds[0].size} x {fanouts}, {stage}", least_us, [taken["us"]])
     row = {
         "graph": GRAPH, "part": "mini-batch", "batch_size": int(seeds[0].size), "fanouts": list(fanouts),
         "stage": stage, "together": count, "edges": batch.num_edges, "nodes": batch.num_nodes,
-        **timing.spread(times), "bound_us": read / copy_bandwidth_gbps() / 1e3,
+        **taken, "bound_us": least_us,
     }  # fmt: skip
     busy = timing.busy_us(work, calls)
     row["busy_us"] = None if busy is None else busy / count
@@ -224,14 +226,16 @@ def _loader_row(session: Session, name: str, with_x: bool) -> dict[str, Any]:
         return (time.perf_counter() - began) * 1e6 / batches
 
     times = [quick_pass(taken) for _ in range(LOADER_EPOCHS + LOADER_SETTLING)]
+    found = timing.spread(times[LOADER_SETTLING:])
     batch = next(iter(loader))
     row = {
         "graph": name, "part": "loader", "batch_size": LOADER_SEEDS, "fanouts": list(common.FANOUTS),
         "stage": "with x" if with_x else "without x", "together": 1, "edges": int(batch.edge_index.shape[1]),
-        "nodes": int(batch.num_nodes), **timing.spread(times[LOADER_SETTLING:]),
+        "nodes": int(batch.num_nodes), **found,
     }  # fmt: skip
     if with_x:
-        row["bound_us"] = 2 * batch.x.nbytes / copy_bandwidth_gbps() / 1e3
+        row["bound_us"] = least_us = 2 * batch.x.nbytes / copy_bandwidth_gbps() / 1e3
+        bound.refuse_undercut(f"{name}, NeighborLoader", least_us, [found["us"]])
     session.say(
         f"{name}, NeighborLoader {row['stage']}: {row['us']:.0f} us a batch on {runtime.device_name()}"
     )
