@@ -30,7 +30,6 @@ NOT_YET = {
     *(("gnnlab-designs", header) for header in ("rows a batch", "picks a batch")),
     ("gnnlab-designs", "shared: rows a batch"),
     ("gnnlab-designs", "shared: picks a batch"),
-    *(("dsp-volume", header) for header in ("balance", "rows a batch", "picks a batch")),
     ("ladder", "balance"),
     *(("gnnlab-table6", header) for header in ("rows a batch", "picks a batch")),
     ("nextdoor-floor", "FlowWalker ms"),

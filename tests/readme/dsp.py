@@ -10,6 +10,7 @@ from tests.notebooks.recorded import (
     Row,
     Said,
     counted,
+    graphs_of,
     listed,
     percent,
     rows,
