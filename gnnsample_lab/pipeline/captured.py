@@ -159,6 +159,7 @@ class CapturedStep(Step):
         """
         if not self.on_gpu:
             return None
+        self._loaded = None  # should this call fail, the memory holds no mini-batch as a whole
         with streams.torch_stream() as stream:
             self._take_turn(stream)
             try:
@@ -195,14 +196,14 @@ class CapturedStep(Step):
         with streams.torch_stream() as stream:
             self._take_turn(stream)
             try:
-                inputs = self._inputs
-                if self._loaded is not batch or inputs is None:
+                inputs, is_there = self._inputs, self._loaded is batch
+                self._loaded = None
+                if inputs is None or not is_there:
                     blocks = batch.blocks
                     sizes = Sizes.of(blocks)
                     x = tensor(self.features.extract(batch.node_ids)[0]) if x is None else x
                     inputs = self._with_room(blocks, sizes, x)
                     inputs.fill(blocks, sizes, batch.seeds, x)
-                self._loaded = None
                 return self._replayed(inputs, update)
             finally:
                 self._under_way.record(stream)
@@ -224,8 +225,10 @@ class CapturedStep(Step):
             captured = self._graphs.get((True, self.model.training, self._settings()))
             if captured is None:
                 raise RuntimeError("no step has been captured yet: call the step with two mini-batches first")
-            loss, _ = captured.replay()
-            self._under_way.record(stream)
+            try:
+                loss, _ = captured.replay()
+            finally:
+                self._under_way.record(stream)
             return loss
 
     def _replayed(self, inputs: PaddedBatch, update: bool) -> tuple[Any, Any]:
@@ -245,8 +248,8 @@ class CapturedStep(Step):
         return captured.replay()
 
     def _settings(self) -> Any:
-        """Key of the optimizer's settings. Where another object is one of them, tensors are moved back to where
-        captured steps read them; where that cannot be, the steps are captured anew."""
+        """A key for the optimizer's settings. A tensor that became another object is copied back to the one that
+        captured steps read; where that fails, steps are captured anew."""
         now = _objects(self.optimizer)
         if len(now) != len(self._seen) or not all(map(operator.is_, now, self._seen)):
             if not kept_in_place(self.optimizer, self._tensors):
@@ -263,11 +266,11 @@ class CapturedStep(Step):
         return self._step([first, *blocks], None, inputs.target, update, inputs.is_seed)
 
     def _fits(self, blocks: Any, sizes: Sizes, reduce: str | None = None, width: int | None = None) -> bool:
-        """Whether the memory that there is is of such blocks and has room for them.
+        """Whether the present memory is for such blocks and has room for them.
 
         Args:
             reduce: of a first block that is summed.
-            width: numbers in a row; None: as they are in all mini-batches' features.
+            width: numbers in a row; None: as in the mini-batch before.
         """
         inputs = self._inputs
         return (
@@ -289,15 +292,15 @@ class CapturedStep(Step):
                 self._under_way.synchronize()
             self._graphs.clear()
             _keep_state_on_gpu(self.optimizer)  # a checkpoint that was loaded may have brought another one
-            self.room = sizes.with_room(self.room)
-            inputs = self._inputs = PaddedBatch(self.room, has_weights(blocks), x, self.labels)
-            self._reduce, self._lengths = reduce, None
+            room = sizes.with_room(self.room)
+            inputs = PaddedBatch(room, has_weights(blocks), x, self.labels)
+            lengths = None
             if reduce is not None:
-                self._lengths = torch.zeros(self.room.nodes[0], dtype=torch.float32, device="cuda")
+                lengths = torch.zeros(room.nodes[0], dtype=torch.float32, device="cuda")
+            # Once all of it is there: without memory for a part the step has what it had.
+            self.room, self._inputs, self._reduce, self._lengths = room, inputs, reduce, lengths
             has_norms = any(isinstance(m, torch.nn.BatchNorm1d) for m in self.model.modules())
-            self._real_rows = (
-                {n: inputs.counts[i] for i, n in enumerate(self.room.nodes)} if has_norms else {}
-            )
+            self._real_rows = {n: inputs.counts[i] for i, n in enumerate(room.nodes)} if has_norms else {}
         return inputs
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import gnnsample_lab as lab
 from gnnsample_lab.bench import report, runner
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
@@ -55,6 +56,17 @@ def test_a_wrong_inference_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None
     )
     with pytest.raises(VerificationError, match="resident inference differs by"):
         inference.inference(Session(True, ["arxiv-like@0.01"]))
+
+
+def test_a_layer_below_its_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    monkeypatch.setattr(inference, "PASSES", 1)
+    graph = lab.load("arxiv-like", scale=0.01, features=True)
+    network = lab.make_model("sage", graph.feat.shape[1], 16, graph.num_classes, num_layers=2)
+    speeds = {"dram_gbps": 1e9, "l2_gbps": 1e9, "fp32_gflops": 1e9}
+    assert len(inference._layers("g", graph, "sage", network, speeds)) == 2
+    with pytest.raises(VerificationError, match="g, sage, layer 0: measured .* below the bound"):
+        inference._layers("g", graph, "sage", network, speeds | {"dram_gbps": 1e-9})
 
 
 def test_least_bytes_and_targets() -> None:

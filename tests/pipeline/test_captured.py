@@ -333,6 +333,35 @@ def test_memory_is_for_one_kind_of_mini_batches(graph):
     assert step._fits(blocks, sizes, "mean", 5) and not step._fits(blocks, sizes)
 
 
+def test_a_call_that_fails_leaves_no_mini_batch_and_a_mark(graph, monkeypatch):
+    """What it launched may still write, and a part of its mini-batch may lie where the step reads."""
+    model = lab.make_model("sage", graph.feat.shape[1], 16, 7, num_layers=2)
+    step = lab.captured_step(model, torch.optim.Adam(model.parameters()), sampler_of(graph, "sage", "cpu"))
+    waits: list[Any] = []
+    stream, other = (SimpleNamespace(ptr=i, wait_event=waits.append) for i in (1, 2))
+    marks: list[Any] = []
+    step.on_gpu, step._stream, step._under_way = True, None, SimpleNamespace(record=marks.append)
+    now = [stream]
+    monkeypatch.setattr("gnnsample_lab.device.streams.torch_stream", lambda: contextlib.nullcontext(now[0]))
+
+    def filled(batch: Any) -> str:
+        if batch == "too large":
+            raise MemoryError
+        return "statistics"
+
+    monkeypatch.setattr(step, "_filled", filled)
+    assert step.load("a") == "statistics" and step._loaded == "a" and marks == [stream]
+    with pytest.raises(MemoryError):
+        step.load("too large")
+    assert step._loaded is None and marks == [stream] * 2 and len(waits) == 1
+    now[0] = other
+    with pytest.raises(ZeroDivisionError):
+        monkeypatch.setattr(step, "_replayed", lambda inputs, update: 1 / 0)
+        step._inputs, step._loaded = object(), "b"
+        step._run("b", None, True)
+    assert step._loaded is None and marks[-1] is other and waits == [step._under_way] * 2
+
+
 @pytest.mark.parametrize("affine", [True, False])
 def test_a_norm_counts_the_real_rows_alone(affine):
     torch.manual_seed(0)

@@ -20,7 +20,7 @@ from . import counting, crew
 
 RANKS = (1, 2, 4, 8)
 BETTER_EDGES = 130_000_000
-"""Up to so many edges parts that are cut well take a minute or two, and the memory of a usual host."""
+"""METIS cuts a graph of up to so many edges in a minute or two, within the memory of a usual host."""
 
 
 def volume(session: Session) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def volume(session: Session) -> dict[str, Any]:
             try:
                 cut = crew.cut_of(session, name, ranks, how)
             except (ImportError, ValueError) as error:  # no METIS here, or a graph too large for it
-                notes.append(f"{name}, parts by {how}: {error}")
+                notes += [note for note in [f"{name}, parts by {how}: {error}"] if note not in notes]
                 continue
             row = {
                 "graph": name,
@@ -67,7 +67,8 @@ def graphs(session: Session) -> tuple[str, ...]:
 
 
 def _points(name: str, edges: int) -> list[tuple[str, int, bool]]:
-    """Partition, ranks, whether draws are weighted: every number of ranks at random, and by METIS, as DSP has it."""
+    """Partition, ranks, whether draws are weighted: every number of ranks at random, and, where it cuts the graph in
+    time, by METIS, as DSP has it; the most ranks by a stream, too."""
     found = [("random", ranks, False) for ranks in RANKS]
     if edges <= BETTER_EDGES and not name.startswith("rmat"):  # nothing cuts an R-MAT graph much better
         found += [("metis", ranks, False) for ranks in RANKS[1:]] + [("streaming", RANKS[-1], False)]

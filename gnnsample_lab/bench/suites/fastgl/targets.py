@@ -28,7 +28,10 @@ def id_map(record: Record) -> list[Target]:
             f"fused-map over insert-count-compact, {what}", 2.1, "x", points_of(fused, speedup, "graph")
         )
         rung = f"best ID map over insert-count-compact, {what}"
-        for where, least, is_there in (("", 4.0, False), (f", {' and '.join(FURTHER)}", 5.0, True)):
+        for where, least, is_there in (
+            (", the other graphs", 4.0, False),
+            (f", {' and '.join(FURTHER)}", 5.0, True),
+        ):
             rows_there = [row for graph, row in best.items() if (scaled(graph)[0] in FURTHER) is is_there]
             found += at_least(f"{rung}{where}", least, "x", points_of(rows_there, speedup, "graph", "id_map"))
     return found

@@ -3,7 +3,7 @@
 Pairs are grouped by transit in every step, transits go to the sub-warp, the block or the grid kernel by the number of
 neighbours to sample (table 2), lists are cached wherever they fit, and neighbouring lanes write neighbouring slots.
 Steps of a walk hand their transits on from index to index. Of a walk without end, the last samples (:attr:`Knobs.tail`)
-go on in the kernel of :mod:`.fused`, without an index: it would take longer than they do.
+go on in the kernel of :mod:`.fused`, without an index: to build one would take longer than these walks.
 """
 
 from __future__ import annotations
