@@ -43,9 +43,8 @@ class Sizes:
 
     def fits(self, room: Sizes) -> bool:
         """Whether there is room for all of it: as many blocks, none larger."""
-        same = len(self.nodes) == len(room.nodes)
         return (
-            same
+            len(self.nodes) == len(room.nodes)
             and all(map(operator.le, self.nodes, room.nodes))
             and all(map(operator.le, self.edges, room.edges))
         )

@@ -71,10 +71,8 @@ def comes(words: np.ndarray, at: int, word: int, seconds: float, shift: int = 0)
     return True
 
 
-@functools.cache
-def _cores() -> int:
-    """Cores that this process may use."""
-    return usable_cores()
+_cores = functools.cache(usable_cores)
+"""Asked once: a wait must not take a call of the system."""
 
 
 def await_word(view: Any, at: int, word: int, silence: str) -> None:

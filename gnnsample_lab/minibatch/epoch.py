@@ -111,17 +111,16 @@ class EpochIterator:
         seeds = self._seeds
         if is_cuda_array(seeds) or not getattr(self.sampler, "reads_gpu_seeds", False):
             return seeds
-        if seeds.dtype != np.int32:
-            seeds = seeds.astype(np.int64)  # what kernels read
-        if seeds.nbytes > _MOST_PLACED:
-            return self._seeds
+        dtype = np.dtype(np.int32 if seeds.dtype == np.int32 else np.int64)  # what kernels read
+        if seeds.size * dtype.itemsize > _MOST_PLACED:
+            return seeds
         import cupy
 
         try:
             with streams.leasing() as ready:
-                placed = cupy.asarray(seeds)
+                placed = cupy.asarray(seeds.astype(dtype, copy=False))
         except cupy.cuda.memory.OutOfMemoryError:
-            return self._seeds
+            return seeds
         if streams.is_per_thread():  # no other thread's stream would wait for this one
             ready.stream.synchronize()
         ready.note()  # readers wait for the copy, and not for what this stream is given later

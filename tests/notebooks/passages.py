@@ -411,12 +411,9 @@ def ranks(ladder: Record, volume: Record) -> Phrases:
         rule on both sides."""
         ratios = []
         same = ("graph", "partition", "world", "replace")
-        for at in {
-            tuple(row[key] for key in same) for row in rows(ladder, method="direct") if row["world"] > 1
-        }:
+        ours = rows(ladder, method="direct", batch_size=batch_size)
+        for at in {tuple(row[key] for key in same) for row in ours if row["world"] > 1 and row.get("us")}:
             where = {**dict(zip(same, at, strict=True)), "batch_size": batch_size}
-            if not any(row.get("us") for row in rows(ladder, method="direct", **where)):
-                continue
             collective = [row for row in rows(ladder, **where) if row["method"].startswith(("csp", "pull"))]
             ratios.append(fastest(collective) / fastest(rows(ladder, method="direct", **where)))
         return min(ratios)

@@ -207,13 +207,14 @@ def one_budget(budget: Record) -> Phrases:
         next(row["x_sharing"] for row in ran["plain"] if "x_sharing" in row and row["policy"] == name)
         for name in ("degree", "presample")
     )
-    smaller = {row["budget_gb"]: row["step"] for row in rows(budget, card="serial")}
-    without = {step: {row["executor"] for row in on_card(budget, "serial", step)} for step in ran}
-    missing = not any("factored" in ways for ways in without.values())
+    smaller = dict.fromkeys(values(budget, "budget_gb", card="serial"))
+    fit = {step: {row["executor"] for row in on_card(budget, "serial", step)} for step in ran}
     return [
         Said(
             "partly, since no card was found on which trainers run and miss rows",
-            in_full(budget) and missing and min(of("cached_percent", "factored")) == 100,
+            in_full(budget)
+            and min(of("cached_percent", "factored")) == 100
+            and not any("factored" in ways for ways in fit.values()),
         ),
         f"{sizes(budget['graphs'])}, {cards(budget, max(of('gpus', 'factored')))}",
         f"one stage after the other {span(of('cached_percent', 'serial'), '%', whole)} of the rows beside the topology",
@@ -223,8 +224,8 @@ def one_budget(budget: Record) -> Phrases:
         f"sharing (paper {claim.text}): {became(plain, claim)}",
         f"it is {series(captured)} x of time sharing with such steps: {became(captured, replayed)}",
         f"{listed(short(size) for size in smaller)} GB",
-        Said("only one stage after the other runs with plain steps", without["plain"] == {"serial"}),
-        Said("with replayed ones it and streams do", without["captured"] == {"serial", "streams"}),
+        Said("only one stage after the other runs with plain steps", fit["plain"] == {"serial"}),
+        Said("with replayed ones it and streams do", fit["captured"] == {"serial", "streams"}),
     ]
 
 

@@ -34,7 +34,7 @@ def volume(session: Session) -> dict[str, Any]:
             try:
                 cut = crew.cut_of(session, name, ranks, how)
             except (ImportError, ValueError) as error:  # no METIS here, or a graph too large for it
-                notes += [note for note in [f"{name}, parts by {how}: {error}"] if note not in notes]
+                notes.append(f"{name}, parts by {how}: {error}")
                 continue
             row = {
                 "graph": name,
@@ -43,7 +43,7 @@ def volume(session: Session) -> dict[str, Any]:
                 "draws": "weighted" if weighted else "uniform",
                 "balance": cut.balance["edges"],
             }
-            notes += [note for note in crew.loosened(name, cut) if note not in notes]
+            notes += crew.loosened(name, cut)
             rows.append(row | counted(session, name, cut, crew.FANOUTS, weighted))
             session.say(_line(rows[-1]))
         for key in [k for k in session._kept if k[:3] == ("dsp", "cut", name) and k[3] > crew.most_ranks()]:
@@ -56,7 +56,8 @@ def volume(session: Session) -> dict[str, Any]:
             "seeds": "of each rank, training vertices that it owns", "balance": crew.BALANCE,
             "work": "rows, edges: vertices and picks of a rank's mini-batch, means of all ranks",
         },
-        "verification": checked, "graphs": common.facts(session, names), "rows": rows, "notes": notes,
+        "verification": checked, "graphs": common.facts(session, names), "rows": rows,
+        "notes": list(dict.fromkeys(notes)),
     }  # fmt: skip
 
 

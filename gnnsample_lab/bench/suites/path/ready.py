@@ -33,7 +33,7 @@ CASES = ((1024, (10, 10, 10), 32), (256, (10, 10, 10), 32), (8192, (15, 15, 15),
 """Seeds, fanouts, and mini-batches of a call with several."""
 SETTLING = 16
 """Calls until the sampler has chosen how many mini-batches share a launch, and how much memory each gets."""
-SECTOR, PICK = 32, "floyd"
+PICK = "floyd"
 LOADER_SEEDS, LOADER_BATCHES, LOADER_EPOCHS = 1024, 160, 7
 LOADER_SETTLING = 6
 """Epochs in which the sampler measures how many mini-batches share a launch, and starts none ahead until it knows."""
@@ -187,13 +187,13 @@ def _row(
     calls = max(4, 64 // count)
     times = [t / count for taken in timing.wall_passes(work, calls) for t in taken]
     batch = work(0)[0][0]
-    read = SECTOR * (sum(p.frontier.size for p in batch.picks) + batch.num_edges) + batch.arena.bytes
-    taken, least_us = timing.spread(times), read / copy_bandwidth_gbps() / 1e3
-    bound.refuse_undercut(f"{seeds[0].size} x {fanouts}, {stage}", least_us, [taken["us"]])
+    read = bound.SECTOR * (sum(p.frontier.size for p in batch.picks) + batch.num_edges) + batch.arena.bytes
+    found, least_us = timing.spread(times), read / copy_bandwidth_gbps() / 1e3
+    bound.refuse_undercut(f"{seeds[0].size} x {fanouts}, {stage}", least_us, [found["us"]])
     row = {
         "graph": GRAPH, "part": "mini-batch", "batch_size": int(seeds[0].size), "fanouts": list(fanouts),
         "stage": stage, "together": count, "edges": batch.num_edges, "nodes": batch.num_nodes,
-        **taken, "bound_us": least_us,
+        **found, "bound_us": least_us,
     }  # fmt: skip
     busy = timing.busy_us(work, calls)
     row["busy_us"] = None if busy is None else busy / count
