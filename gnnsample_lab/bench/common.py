@@ -24,6 +24,8 @@ from .record import graph_facts, scaled
 from .session import Session
 
 BATCH = 8000
+AS_LEFT = "as left"
+"""Of the L2 cache in a row: neither flushed nor warmed."""
 FANOUTS = (15, 10, 5)
 """FastGL's and GNNLab's 3 layers, 15 picks next to the seeds: both count layers from the input, 5, 10, 15."""
 KINDS = ("k-hop", "weighted", "walks")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 import numpy as np
@@ -126,3 +127,4 @@ def test_the_floor_walks_along_edges(store):
     found = walk_floor.walk_floor(graph, [np.arange(100), np.arange(100, 200)], 5, store, passes=1)
     assert len(found["sweep"]) == len(walk_floor.PER_THREAD) * len(walk_floor.THREADS)
     assert found["us"] == min(found["sweep"].values()) > 0 and found["walkers"] == 100
+    assert statistics.median(found["passes_us"]) == found["us"]

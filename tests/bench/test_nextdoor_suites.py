@@ -573,7 +573,7 @@ def test_the_floor_stands_beside_uniform_and_weighted_walks(session, monkeypatch
 
     asked = []
     monkeypatch.setattr(native, "provider", lambda app, graph: asked.append(app))
-    floor = {"us": 500.0, "best": "1x128", "sweep": {"1x128": 500.0}}
+    floor = {"us": 500.0, "passes_us": [490.0, 500.0, 510.0], "best": "1x128", "sweep": {"1x128": 500.0}}
     monkeypatch.setattr(walk_floor, "walk_floor", lambda graph, roots, steps, **_: floor)
     monkeypatch.setattr(runs, "gpu_ms", lambda ready, passes=1: ready() and timing.spread([2.0], "ms"))
     short = {"DeepWalk, uniform": 4, "DeepWalk": 5}
@@ -587,6 +587,11 @@ def test_the_floor_stands_beside_uniform_and_weighted_walks(session, monkeypatch
     rows = {row["app"]: row for row in record["rows"]}
     assert len(asked) == 3 and rows["DeepWalk"]["over_floor"] == rows["DeepWalk, uniform"]["over_floor"] == 4
     assert "over_floor" not in rows["k-hop"] and rows["k-hop"]["over_native"] == 1
+    assert {row["l2"] for row in record["rows"]} == {"as left"} and "never flushed" in record["settings"][
+        "l2"
+    ]
+    low = rows["DeepWalk"]["spread"]["floor_ms"]
+    assert (low["p10_ms"], low["p90_ms"], low["passes"]) == (pytest.approx(0.492), pytest.approx(0.508), 3)
     assert rows["DeepWalk"]["flow_over_ours"] == rows["DeepWalk, uniform"]["flow_over_ours"] == 1
     assert "flow_ms" not in rows["k-hop"]
     monkeypatch.setattr(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench.timing import capture_all, replay_us
+from gnnsample_lab.bench.timing import capture_all, replay_times
 from gnnsample_lab.device import kernels
 
 PER_THREAD = (1, 2, 4)
@@ -33,8 +34,8 @@ def walk_floor(
         store: write every vertex (``int[steps, S]``, walkers side by side), and not only the last.
 
     Returns:
-        ``us`` per set of roots at its best, the label ``best`` (walkers per thread x threads of a block), ``sweep``:
-        label -> us, ``walkers``, ``steps``, ``steps_per_s``.
+        ``us`` per set of roots at its best, of each pass there as ``passes_us``, the label ``best`` (walkers per thread
+        x threads of a block), ``sweep``: label -> us, ``walkers``, ``steps``, ``steps_per_s``.
 
     Raises:
         ValueError: no steps, no roots, or roots of different lengths; in-degrees of 2**32 or more.
@@ -54,7 +55,7 @@ def walk_floor(
     starts = [cupy.asarray(r).astype(graph.indices.dtype, copy=False).ravel() for r in roots]
     id_type = "int" if graph.indices.dtype.itemsize == 4 else "long"
     out = cupy.empty((steps if store else 1, walkers), graph.indices.dtype)
-    times: dict[str, float] = {}
+    times: dict[str, list[float]] = {}
     for each in PER_THREAD if sweep else PER_THREAD[:1]:
         macros: dict[str, int | str] = {"ID_T": id_type, "STORE": int(store), "PER_THREAD": each}
         kernel = kernels.load_module("bench/floors/walk_floor.cu", macros).get_function("walk_floor")
@@ -69,9 +70,10 @@ def walk_floor(
                 kernel((grid,), (threads,), args)
 
             works = [functools.partial(work, at, salt) for salt in range(_SALTS) for at in starts]
-            times[f"{each}x{threads}"] = replay_us(capture_all(works), passes=passes)
-    best = min(times, key=times.__getitem__)
+            times[f"{each}x{threads}"] = replay_times(capture_all(works), passes=passes)
+    medians = {point: statistics.median(taken) for point, taken in times.items()}
+    best = min(medians, key=medians.__getitem__)
     return {
-        "us": times[best], "best": best, "sweep": times, "walkers": walkers, "steps": steps, "store": store,
-        "steps_per_s": walkers * steps / (times[best] * 1e-6),
+        "us": medians[best], "passes_us": times[best], "best": best, "sweep": medians, "walkers": walkers,
+        "steps": steps, "store": store, "steps_per_s": walkers * steps / (medians[best] * 1e-6),
     }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench import verify
+from gnnsample_lab.bench import timing, verify
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 
@@ -42,11 +42,13 @@ def cpu(session: Session) -> dict[str, Any]:
                 for i, batch in enumerate(seeds):
                     began = time.perf_counter()
                     edges.append(sampler.sample(batch, i).num_edges)
-                    times.append(time.perf_counter() - began)
+                    times.append((time.perf_counter() - began) * 1e6)
+                wall = timing.spread(times)
+                rate = timing.spread([e / t * 1e6 for e, t in zip(edges, times, strict=True)], "per_s")
                 rows.append({
                     "graph": name, "batch_size": size, "fanout": 10, "hops": 3, "pick": pick, "threads": threads,
-                    "edges": round(statistics.mean(edges)), "wall_us": statistics.median(times) * 1e6,
-                    "edges_per_s": statistics.median(e / t for e, t in zip(edges, times, strict=True)),
+                    "edges": round(statistics.mean(edges)), "wall_us": wall["us"], "edges_per_s": rate["per_s"],
+                    "spread": {"wall_us": timing.around(wall), "edges_per_s": timing.around(rate)},
                 })  # fmt: skip
                 session.say(f"{name} {pick}: {rows[-1]['edges_per_s'] / 1e6:.1f} million edges/s")
     finally:

@@ -49,21 +49,22 @@ SUITES = (
     Suite(
         "extraction", "suites.gnnlab.extraction.extraction",
         "bandwidth of missed rows by transfer, against a pinned copy",
-        columns={
+        columns=as_recorded({
             "features": "num_features", "cached %": "cache_percent", "transfer": "transfer", "by": "resolved",
-            "missed rows": "misses", "us": with_spread("extract_us"), "GB/s": "miss_gbps", "of pinned copy": "share",
-        },
+            "L2": "l2", "missed rows": "misses", "us": with_spread("extract_us"), "GB/s": "miss_gbps",
+            "of pinned copy": "share",
+        }),
         targets=targets.extraction,
     ),
     Suite(
         "gnnlab-samplers", "suites.gnnlab.weighted.samplers",
         "weighted draws against alias tables, and PinSAGE's mini-batch beside its kernels",
-        columns={
-            "part": "part", "seeds": "seeds", "in a call": "together", "rows": "rows", "picks": "picks",
+        columns=as_recorded({
+            "part": "part", "L2": "l2", "seeds": "seeds", "in a call": "together", "rows": "rows", "picks": "picks",
             "fanout": "fanout", "alias us": with_spread("alias_us"), "ours us": with_spread("guide_us"),
             "over alias": "over_alias", "alias MB": "alias_mb", "guide MB": "guide_mb", "each us": with_spread("us"),
             "of it GPU us": "gpu_us", "over GPU": "over_gpu",
-        },
+        }),
         targets=targets.samplers,
     ),
     Suite(
@@ -80,7 +81,7 @@ SUITES = (
         "extract time and hit rate over cache ratio and dimension",
         rests_on=("hit rate",), columns=as_recorded({
             "part": "part", "features": "num_features", "cached %": "cache_percent", "hit %": "hit_percent",
-            "MB": "mb_per_batch", "extract ms": with_spread("extract_ms"), "misses by": "transfer",
+            "MB": "mb_per_batch", "L2": "l2", "extract ms": with_spread("extract_ms"), "misses by": "transfer",
             "by UVA, ours, ms": with_spread("uva_ms"),
         }),
         paper=_part(
@@ -127,7 +128,7 @@ SUITES = (
         "gnnlab-fig12", "suites.gnnlab.extraction.figure12", "extract time of an epoch by caching policy",
         rests_on=("hit rate",), columns=as_recorded({
             "model": "model", "policy": "policy", "cached %": "cache_percent", "hit %": "hit_percent",
-            "ms a batch": with_spread("extract_ms"), "misses by": "transfer",
+            "L2": "l2", "ms a batch": with_spread("extract_ms"), "misses by": "transfer",
             "by UVA, ours, ms": with_spread("uva_ms"), "epoch s": "extract_s",
             "less than random": "less_than_random",
         }),

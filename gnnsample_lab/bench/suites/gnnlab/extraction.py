@@ -24,6 +24,7 @@ from .targets import TAILS
 TABLE_LIMIT_BYTES = 24 << 30
 """Largest made-up feature table: it lies in host memory, page-locked."""
 _LINE = 128
+_L2 = f"{common.AS_LEFT}: never flushed; mini-batches take turns, and find what the others left"
 TRANSFERS = ("staged", "uva")
 TAIL_KNOBS = ExtractKnobs(pinning="copy", tail_bytes=32)
 """Of the rung :data:`.targets.TAILS`, for the row sizes of which they put some bytes into device memory."""
@@ -149,7 +150,7 @@ def extraction(session: Session) -> dict[str, Any]:
                         "resolved": resolved, "rows": round(float(np.mean(ids_sizes(ids)))),
                         "misses": round(float(np.mean(missed))), "extract_us": us, "miss_gbps": moved / us / 1e3,
                         "share": moved / us / 1e3 / gbps, "tail_bytes": tail if transfer == TAILS else 0,
-                        "spread": {"extract_us": timing.around(wall)},
+                        "l2": common.AS_LEFT, "spread": {"extract_us": timing.around(wall)},
                     })  # fmt: skip
                 last = ", ".join(f"{r['transfer']} {r['miss_gbps']:.1f} GB/s" for r in rows[-len(found) :])
                 session.say(f"{dimension} features, {100 * ratio:.0f} % cached: {last}")
@@ -160,6 +161,7 @@ def extraction(session: Session) -> dict[str, Any]:
             "finished after",
             "miss_gbps": "bytes of missed rows over the time of the whole extraction, hits included; of rows whose "
             "tails lie on the GPU all bytes, though tail_bytes of each do not cross the bus",
+            "l2": _L2,
             TAILS: "what rows have over whole lines of 128 bytes, 32 bytes at most, lies in device memory for all "
             "vertices; row sizes with none or more have no such row",
         },
@@ -193,7 +195,7 @@ def _published_and_ours(
 ) -> tuple[dict[str, Any], list[Any]]:
     """How long a mini-batch's extraction takes as GNNLab has it (CPU threads gather misses into page-locked memory),
     and by UVA, ours; and the statistics. On a CPU both are one."""
-    row: dict[str, Any] = {"spread": {}}
+    row: dict[str, Any] = {"l2": common.AS_LEFT, "spread": {}}
     for key, transfer in (("extract_ms", "staged"), ("uva_ms", "uva")):
         cache = FeatureCache(feat, hotness, ratio=ratio, device=common.device(), transfer=transfer)
         check(cache, feat, ids[0], f"{what}, {transfer}")
@@ -235,6 +237,7 @@ def figure4(session: Session) -> dict[str, Any]:
             "cache_bytes_of_part_b": 5e9 * share,
             "extract_ms": "median wall time of a mini-batch's extraction from made-up features, misses gathered by CPU "
             "threads as published; none where too large",
+            "l2": _L2,
             "uva_ms": "the same, misses read by kernels in page-locked memory",
         },
         "verification": {**caching.verify(session), "extractions_equal_to_plain_gather": checked},
@@ -284,6 +287,7 @@ def figure12(session: Session) -> dict[str, Any]:
             "device": common.device(), "batch_size": common.BATCH,
             "extract_s": "median wall time of extracting a mini-batch from made-up features, misses gathered by CPU "
             "threads as published, times those of an epoch",
+            "l2": _L2,
             "uva_ms": "of a mini-batch, misses read by kernels in page-locked memory",
         },
         "verification": {**caching.verify(session), "extractions_equal_to_plain_gather": checked},

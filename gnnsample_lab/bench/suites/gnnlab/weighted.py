@@ -188,7 +188,7 @@ def samplers(session: Session) -> dict[str, Any]:
                 found[way] = timing.spread(_times(draws, way, frontiers, k))
             n = float(np.mean([frontier.size for frontier in frontiers]))
             rows.append({
-                "graph": name, "part": "draws", "rows": round(n), "picks": round(n * k), "fanout": k,
+                "graph": name, "part": "draws", "l2": "cold", "rows": round(n), "picks": round(n * k), "fanout": k,
                 "alias_us": found["alias"]["us"], "guide_us": found["guide"]["us"],
                 "over_alias": found["alias"]["us"] / found["guide"]["us"], "alias_table_s": draws.alias_s,
                 "alias_mb": ALIAS_BYTES * draws.graph.num_edges / 1e6,
@@ -203,6 +203,7 @@ def samplers(session: Session) -> dict[str, Any]:
             "batch_size": common.BATCH, "fanouts": common.FANOUTS, "weights": "of recency, as GNNLab's",
             "draws": "GPU time of a kernel with a thread a pick, with replacement, the L2 flushed before; median of "
             "passes. Making tables and guides is in neither",
+            "l2": f"draws: flushed before; PinSAGE: {common.AS_LEFT}, never flushed",
             "walks": "PinSAGESampler as GNNLab released it, 3 layers; wall time of a mini-batch, the GPU idle before "
             f"and finished after, and time in which its kernels and copies run, by the profiler, the median of "
             f"{_PROFILED} passes",
@@ -239,9 +240,9 @@ def _pinsage(session: Session, name: str) -> list[dict[str, Any]]:
             busy = None if seen[0] is None else statistics.median(us for us in seen if us is not None)
             batch = sampler.sample(seeds[0], 0)
             rows.append({
-                "graph": name, "part": "PinSAGE", "seeds": size, "together": count, "rows": int(batch.num_nodes),
-                "picks": int(sum(p.neighbors.size for p in batch.picks)), "us": times["us"],
-                "gpu_us": None if busy is None else busy / count,
+                "graph": name, "part": "PinSAGE", "l2": common.AS_LEFT, "seeds": size, "together": count,
+                "rows": int(batch.num_nodes), "picks": int(sum(p.neighbors.size for p in batch.picks)),
+                "us": times["us"], "gpu_us": None if busy is None else busy / count,
                 "over_gpu": None if not busy else times["us"] * count / busy,
                 "spread": {"us": timing.around(times)},
             })  # fmt: skip

@@ -25,64 +25,65 @@ SUITES = (
     Suite(
         "nextdoor-fig7", "suites.nextdoor.tables.figure7",
         "eleven applications: over SP, TP and the CPU walker, one core and all",
-        columns={
-            "app": "app", "samples": "num_samples", "transit ms": with_spread("published_ms"),
+        columns=as_recorded({
+            "app": "app", "samples": "num_samples", "L2": "l2", "transit ms": with_spread("published_ms"),
             "over SP": "published_over_sample", "over TP": "published_over_vanilla",
             "over all cores": "published_over_cpu_all", "ours ms": with_spread("ms.transit"),
             "ours over SP": "over_sample", "ours over TP": "over_vanilla", "ours over one core": "over_cpu_core",
             "ours over all cores": "over_cpu_all",
-        },
+        }),
         paper=_part("figure 7", range=papers.FIGURE7), targets=targets.figure7,
     ),
     Suite(
         "nextdoor-fig6", "suites.nextdoor.tables.figure6",
         "share of the scheduling index in the time to sample",
-        columns={
-            "app": "app", "index": "index", "ms": with_spread("ms"), "index ms": with_spread("index_ms"),
+        columns=as_recorded({
+            "app": "app", "index": "index", "L2": "l2", "ms": with_spread("ms"), "index ms": with_spread("index_ms"),
             "builds": "builds", "index %": "index_percent",
-        },
+        }),
         paper=_part("figure 6", papers.FIGURE6, ("graph", "app"), {"paper %": "index_percent"}),
     ),
     Suite(
         "nextdoor-fig9", "suites.nextdoor.tables.figure9",
         "over the frontier and the message-passing formulation",
-        columns={
-            "app": "app", "transit ms": with_spread("published_ms"), "ours ms": with_spread("ms.transit"),
+        columns=as_recorded({
+            "app": "app", "L2": "l2", "transit ms": with_spread("published_ms"), "ours ms": with_spread("ms.transit"),
             "frontier ms": with_spread("ms.frontier"), "message ms": with_spread("ms.message"),
             "over frontier": "published_over_frontier",
             "over message": "published_over_message", "ours over frontier": "over_frontier",
             "ours over message": "over_message",
-        },
+        }),
         paper=_part("figure 9"),
     ),
     Suite(
         "nextdoor-released", "suites.nextdoor.released.released",
         "as published and ours beside the kernels that the authors released, on the twin before version 3",
-        columns={
-            "app": "app", "samples": "num_samples", "transit ms": with_spread("published_ms"),
+        columns=as_recorded({
+            "app": "app", "samples": "num_samples", "L2": "l2", "transit ms": with_spread("published_ms"),
             "ours ms": with_spread("ms"), "released LB ms": "released_lb_ms", "released SP ms": "released_sp_ms",
             "released LB over transit": "released_over_published",
-        },
+        }),
         targets=targets.released,
     ),
     Suite(
         "nextdoor-table2", "suites.nextdoor.tables.table2",
         "each transit kernel's cost by draws per transit",
-        columns={
-            "draws per transit": "draws_per_transit", "transits": "transits", "sub-warp ms": "kernel_ms.sub-warp",
-            "block ms": "kernel_ms.block", "grid ms": "kernel_ms.grid", "index ms": "index_ms.block", "best": "best",
-            "paper": "paper_kernel", "with index ms": "chosen_ms", "sample-parallel ms": "sample_ms",
-        },
+        columns=as_recorded({
+            "draws per transit": "draws_per_transit", "transits": "transits", "L2": "l2",
+            "sub-warp ms": "kernel_ms.sub-warp", "block ms": "kernel_ms.block", "grid ms": "kernel_ms.grid",
+            "index ms": "index_ms.block",
+            "best": "best", "paper": "paper_kernel", "with index ms": "chosen_ms", "sample-parallel ms": "sample_ms",
+        }),
         paper=_part("table 2"),
     ),
     Suite(
         "nextdoor-floor", "suites.nextdoor.floor.walks",
         "walks over the floor of their reads; next in Python over the same in CUDA",
-        columns={
-            "app": "app", "walkers": "num_samples", "ms": with_spread("ms"), "floor ms": "floor_ms",
-            "over floor": "over_floor", "CUDA ms": with_spread("native_ms"), "over CUDA": "over_native",
-            "FlowWalker ms": with_spread("flow_ms"), "of ours": "flow_over_ours",
-        },
+        columns=as_recorded({
+            "app": "app", "walkers": "num_samples", "L2": "l2", "ms": with_spread("ms"),
+            "floor ms": with_spread("floor_ms"), "over floor": "over_floor", "CUDA ms": with_spread("native_ms"),
+            "over CUDA": "over_native", "FlowWalker ms": with_spread("flow_ms"), "of ours": "flow_over_ours",
+        }),
         targets=targets.floor,
     ),
     Suite(
@@ -112,7 +113,7 @@ SUITES = (
         "nextdoor-section84", "suites.nextdoor.memory.section84",
         "samples per second with a fraction of the graph on the GPU, as published and ours",
         columns=as_recorded({
-            "app": "app", "index": "index", "of the graph": "fraction", "s": with_spread("seconds"),
+            "app": "app", "index": "index", "of the graph": "fraction", "L2": "l2", "s": with_spread("seconds"),
             "samples/s": "samples_per_s", "of in memory": "of_in_memory", "over CPU": "over_cpu",
             "MB streamed": "streamed_mb", "GB/s": "streamed_gbps",
         }),
@@ -135,17 +136,17 @@ SUITES = (
     Suite(
         "nextdoor-table1", "suites.nextdoor.training.table1",
         "share of sampling in training, six methods, as published and ours",
-        columns={
-            "method": "method", "sampler": "sampler", "sample ms": with_spread("sample_ms"),
+        columns=as_recorded({
+            "method": "method", "sampler": "sampler", "L2": "l2", "sample ms": with_spread("sample_ms"),
             "train ms": with_spread("train_ms"), "sampling %": "sample_percent",
-        },
+        }),
         paper=_part("table 1", papers.TABLE1, ("graph", "method"), {"paper sampling %": "sample_percent"}),
     ),
     Suite(
         "nextdoor-table5", "suites.nextdoor.training.table5",
         "end to end with CPU samplers over NextDoor's as published, and over ours",
         columns=as_recorded({
-            "method": "method", "CPU sampler": "reference", "sample ms": with_spread("reference_sample_ms"),
+            "method": "method", "CPU sampler": "reference", "L2": "l2", "sample ms": with_spread("reference_sample_ms"),
             "epoch s": with_spread("reference_epoch_s"), "published: sample ms": with_spread("published_sample_ms"),
             "published: epoch s": with_spread("published_epoch_s"), "published x": "published_speedup",
             "ours: sample ms": with_spread("sample_ms"), "train ms": with_spread("train_ms"),

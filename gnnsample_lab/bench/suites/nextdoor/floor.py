@@ -97,6 +97,8 @@ def _of_graph(session: Session, name: str) -> list[dict[str, Any]]:
                 "floor_ms": floor["us"] / 1e3, "over_floor": ours["ms"] * 1e3 / floor["us"],
                 "floor_best": floor["best"], "floor_sweep_us": floor["sweep"],
             }  # fmt: skip
+            least = timing.spread([us / 1e3 for us in floor["passes_us"]], "ms")
+            row["spread"]["floor_ms"] = timing.around(least)
         if label in FLOWS:
             flow = flow_ms(study, FLOWS[label], f"{label} on {name}, FlowWalker's")
             row["flow_ms"], row["spread"]["flow_ms"] = flow["ms"], timing.around(flow)

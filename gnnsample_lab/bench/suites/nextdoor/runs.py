@@ -36,6 +36,7 @@ _PASSES, _LEAST = 15, 5
 _CHECKED = 256
 """Samples that are compared with the CPU walker's."""
 _CPU_LEAST_S = 0.4
+L2 = f"{common.AS_LEFT}: never flushed, a call finds what the one before, of the same roots, left"
 SECONDS = "seconds are medians; ms: GPU time of one call, scheduling index included, graph and roots on the GPU before"
 
 
@@ -254,7 +255,7 @@ class Study:
     def row(self) -> dict[str, Any]:
         return {
             "graph": self.name, "app": self.case, "kind": settings.CASES[self.case].kind,
-            "num_samples": self.num_samples, "device": common.device(),
+            "num_samples": self.num_samples, "device": common.device(), "l2": common.AS_LEFT,
         }  # fmt: skip
 
     def free(self) -> None:
@@ -300,7 +301,8 @@ def record(
         notes.append("Without a GPU: every parallelism is the CPU walker, wall time.")
     return {
         "settings": {
-            "device": common.device(), "apps": settings.SETTING, "what": SECONDS, "cpu_threads": all_threads(), **more,
+            "device": common.device(), "apps": settings.SETTING, "what": SECONDS, "cpu_threads": all_threads(),
+            "l2": L2, **more,
         },
         "verification": checked, "graphs": settings.facts(session, wanted), "rows": rows, "notes": notes,
     }  # fmt: skip

@@ -119,7 +119,7 @@ def _spread(run: SampledRun, prefix: str = "") -> dict[str, dict[str, float]]:
 
 def _row(name: str, run: SampledRun) -> dict[str, Any]:
     return {
-        "graph": name, "method": run.method, "sampler": run.sampler, "device": common.device(),
+        "graph": name, "method": run.method, "sampler": run.sampler, "device": common.device(), "l2": common.AS_LEFT,
         "sample_ms": run.sample_ms, "train_ms": run.train_ms, "sample_percent": run.sample_percent,
         "steps": run.steps, "steps_of_an_epoch": run.epoch_steps, "epoch_s": run.epoch_s, "spread": _spread(run),
     }  # fmt: skip
@@ -137,7 +137,9 @@ def _body(
         )
     return {
         "settings": {
-            "device": common.device(), "cpu_threads": runs.all_threads(), "hidden": 64, "batch_size": "512 GraphSAGE, "
+            "device": common.device(), "cpu_threads": runs.all_threads(),
+            "l2": f"{common.AS_LEFT}: never flushed, a step finds what the one before left, as in training",
+            "hidden": 64, "batch_size": "512 GraphSAGE, "
             "64 FastGCN, LADIES, MVS; 20 random clusters; 100 walkers of whom one moves, 100 steps",
             "features": f"{MADE_UP_FEATURES}, made up, and {MADE_UP_CLASSES} classes where a graph has none",
             "numpy": "as the method's system has it, NumPy on one core, rewritten",

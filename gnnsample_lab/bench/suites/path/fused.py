@@ -24,7 +24,6 @@ from gnnsample_lab.bench.quick_core import quick_core
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl import training
-from gnnsample_lab.bench.suites.path.step import AS_LEFT
 from gnnsample_lab.compute.aggregation.aggregate import aggregate
 from gnnsample_lab.compute.fused.sampler import FusedSampler
 from gnnsample_lab.device.arrays import to_host
@@ -74,7 +73,7 @@ def fused_step(session: Session) -> dict[str, Any]:
             "rows with the launch": "to_torch().x, whose launch writes lists of edges as well; not compared in steps",
             "busy_us": "time in which kernels or copies run, by the profiler",
             "kept_mb": "device memory of what the stages leave: samples, rows, means or sums",
-            "l2": f"{AS_LEFT}: never flushed, a mini-batch finds what the one before left",
+            "l2": f"{common.AS_LEFT}: never flushed, a mini-batch finds what the one before left",
             "ms": "wall time of an epoch over its steps: sampling ahead by eight, then a captured step each",
             "removed": "the same captured step replayed on inputs that stay: no sampling, no rows, no means or sums",
         },
@@ -158,7 +157,7 @@ def _stages(
         calls = 4 if session.quick else 32
         times = list(itertools.chain.from_iterable(timing.wall_passes(work, calls)))
         row = {
-            "graph": name, "part": "stages", "l2": AS_LEFT, "model": model,
+            "graph": name, "part": "stages", "l2": common.AS_LEFT, "model": model,
             "fanouts": list(samplers[APART].fanouts), "batch_size": len(seeds[0]), "way": way,
             **timing.spread(times), "busy_us": timing.busy_us(work, calls), "kept_mb": _kept_bytes(work) / 1e6,
         }  # fmt: skip
@@ -236,7 +235,7 @@ def _steps(
     for way, taken in times.items():
         later = taken[1:] or taken
         rows.append(
-            {"graph": name, "part": "step", "l2": AS_LEFT, "model": model,
+            {"graph": name, "part": "step", "l2": common.AS_LEFT, "model": model,
              "fanouts": list(samplers[APART].fanouts), "batch_size": size, "way": way, **timing.spread(later, "ms")}
         )  # fmt: skip
         session.say(

@@ -19,7 +19,6 @@ from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl import training
 from gnnsample_lab.bench.suites.fastgl.aggregation_measures import bandwidths
-from gnnsample_lab.bench.suites.path.step import AS_LEFT
 from gnnsample_lab.compute.inference.infer import Inference, LayerRun, infer
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.features.caching.cache import FeatureCache
@@ -62,8 +61,8 @@ def inference(session: Session) -> dict[str, Any]:
             "dtype": "float32, TF32 off", "epochs": QUICK_EPOCHS if session.quick else EPOCHS,
             "us": "a layer between two events, launches included; the whole call by the wall, the device idle before "
             "and finished after; median of passes after a warm one, which finds the order of vertices, once per graph",
-            "l2": f"{AS_LEFT}: never flushed, a layer finds what the one before has written, as far as the L2 holds "
-            "it, and a call what the one before left",
+            "l2": f"{common.AS_LEFT}: never flushed, a layer finds what the one before has written, as far as the "
+            "L2 holds it, and a call what the one before left",
             "bound_us": "rows read once, edges, row bounds and results once, over the measured DRAM bandwidth",
             "l2_bound_us": "a message per edge, over the measured bandwidth of reads that hit the L2",
             "flops_us": "the linear maps' multiplications and additions, over the FP32 peak: with TF32 off no tensor "
@@ -143,7 +142,7 @@ def map_flops(graph: Any, layer: Any) -> int:
 def _row(name: str, model: str, part: str, index: int, run: LayerRun) -> dict[str, Any]:
     w = run.widths
     return {
-        "graph": name, "model": model, "part": part, "l2": AS_LEFT, "layer": index,
+        "graph": name, "model": model, "part": part, "l2": common.AS_LEFT, "layer": index,
         "columns": f"{w.read}, {w.sent}, {w.result}", "ranges": run.ranges,
     }  # fmt: skip
 
@@ -242,7 +241,7 @@ def _whole(session: Session, name: str, graph: Any, model: str, network: Any) ->
     few = common.device() != "cuda"
     theirs_us = timing.spread(timing.pass_times(by_batches, 1 if few else SAMPLED_PASSES), "sampled_us")
     row: dict[str, Any] = {
-        "graph": name, "model": model, "part": "whole", "l2": AS_LEFT,
+        "graph": name, "model": model, "part": "whole", "l2": common.AS_LEFT,
         **_spread(timing.pass_times(layerwise, 1 if few else PASSES)),
         "sampled_us": theirs_us["sampled_us"], "spread": {"sampled_us": timing.around(theirs_us)}, "seeds": size,
         "accuracy": accuracy(graph, ours), "sampled_accuracy": accuracy(graph, theirs),

@@ -33,8 +33,6 @@ TOLERANCE = 2e-3
 COMPARED = 8
 """Losses that are compared; small differences grow as training goes on."""
 OVER_DGL = ("gcn", "gin", "gat")
-AS_LEFT = "as left"
-"""Of the L2 cache in a row: neither flushed nor warmed."""
 
 
 def step(session: Session) -> dict[str, Any]:
@@ -56,7 +54,7 @@ def step(session: Session) -> dict[str, Any]:
             "ms": f"wall time of an epoch over its steps, median over epochs after the first of {ROUNDS} runs, all "
             "other cases between them",
             "kernel_ms": "sum of the kernels' own times, by the profiler, in an epoch of its own",
-            "l2": f"{AS_LEFT}: never flushed, a step finds what the one before left, as in training",
+            "l2": f"{common.AS_LEFT}: never flushed, a step finds what the one before left, as in training",
         },
         "verification": {"first_losses_equal_to_plain_steps": verified}, "graphs": common.facts(session, names),
         "rows": rows,
@@ -94,7 +92,7 @@ def _steps(session: Session, name: str) -> tuple[list[dict[str, Any]], int]:
             if turn == 0:
                 losses[case] = np.array(result.losses[:COMPARED])
                 found[case] = {
-                    "graph": name, "part": "step", "l2": AS_LEFT, "model": model, "hidden": hidden,
+                    "graph": name, "part": "step", "l2": common.AS_LEFT, "model": model, "hidden": hidden,
                     "batch_size": SEEDS, "system": "lab", "step": "captured" if captured else "plain",
                     "executor": result.settings["executor"],
                     "peak_mb": after_the_first(result)[-1].peak_bytes / 1e6, **_kernels(graph, model, given),
@@ -142,7 +140,7 @@ def _over_dgl(session: Session, name: str, model: str) -> list[dict[str, Any]]:
         around = found["spread"]["step_ms"]
         rows.append(
             {key: found[key] for key in ("graph", "system", "model", "hidden", "batch_size", "epoch_s", "peak_mb")}
-            | {"part": "epoch", "l2": AS_LEFT, "ms": found["step_ms"], "p10": around["p10_ms"],
+            | {"part": "epoch", "l2": common.AS_LEFT, "ms": found["step_ms"], "p10": around["p10_ms"],
                "p90": around["p90_ms"], "executor": "streams" if system == "lab" else "thread",
                "step": "captured" if system == "lab" else "plain"}
         )  # fmt: skip
