@@ -401,7 +401,7 @@ def loss(fig16: Record) -> Phrases:
     )
     settings, models = fig16["settings"], {each["model"].upper() for each in rows(fig16)}
     return [
-        Said(f"quick, on {cards(fig16)}", not in_full(fig16)),
+        Said(f"done: in full on {cards(fig16)}", in_full(fig16)),
         f"{counted(settings['epochs'])} epochs of {listed(sorted(models))} on {labels(graphs_of(rows(fig16)))}, "
         f"{counted(len(settings['seeds']))} seeds",
         Said(

@@ -135,9 +135,9 @@ def test_waves_hold_every_sample_once(capacity):
 
 
 def test_an_index_where_sharing_pays():
-    assert combine.sharing_pays(1_000_000, 10**8, 10**9)
-    assert not combine.sharing_pays(1_000_000, 10**8, 10**7)  # all lists stay in the cache
-    assert not combine.sharing_pays(1_000_000, 3_000_000, 10**9)  # lists are short
+    assert combine.sharing_pays(1_000_000, 10**8, across_the_bus=True)
+    assert not combine.sharing_pays(1_000_000, 10**8, across_the_bus=False)
+    assert not combine.sharing_pays(1_000_000, 3_000_000, across_the_bus=True)  # lists are short
 
 
 @pytest.mark.slow

@@ -8,8 +8,9 @@ from gnnsample_lab.bench.suite import Record
 
 MEASURED = "measured by ncu"
 """Origin of a row that the profiler gave, as it stands in the record."""
-_OF_THE_RUN = ("cpu_threads", "graph_seconds")
-"""Settings that may differ between graphs of one record: counters do not depend on them."""
+_OF_THE_RUN = ("cpu_threads", "graph_seconds", "l2")
+"""Settings that may differ between graphs of one record: counters do not depend on them, and older records do not say
+that the profiler empties the L2."""
 _STATE = ("date", "commit", "modified", "cpu", "cpu_cores")
 
 

@@ -64,7 +64,7 @@ def _choose(engine: GpuEngine, combiner: Combiner, wave: Wave) -> tuple[str, Any
     """How to build the wave's neighbourhoods, and the index of its transits, or None if that needs no index."""
     pairs, kind = wave.rows * combiner.num_transits, engine.index
     way = engine.parallelism
-    unshared = kind == "auto" and not sharing_pays(pairs, wave.entries, int(engine.graph.indices.nbytes))
+    unshared = kind == "auto" and not sharing_pays(pairs, wave.entries, engine.streamed is not None)
     if way == "sample" or (way == "transit" and unshared):
         return "pairs", None
     transits = combiner.transits[wave.first_row : wave.first_row + wave.rows].reshape(-1)

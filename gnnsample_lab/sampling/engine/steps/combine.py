@@ -25,8 +25,6 @@ COMBINE = np.dtype([
 _THREADS = 256
 _FLAT_TILE, _ENTRY_TILE = 2048, 8192
 """Entries of the result per block, for the grids of ``combine_flat`` and ``combine_tiles``."""
-CACHED_BYTES = 48 * 2**20
-"""Most bytes of a graph's lists for which an index does not pay: such lists stay in the L2 cache anyway."""
 LONG_LISTS = 32
 """Least average length of lists for which an index pays: for shorter lists sorting moves more bytes than it saves."""
 
@@ -194,12 +192,15 @@ def waves_of(begins: np.ndarray, capacity: int) -> Iterator[Wave]:
         row = end
 
 
-def sharing_pays(pairs: int, entries: int, list_bytes: int) -> bool:
+def sharing_pays(pairs: int, entries: int, across_the_bus: bool) -> bool:
     """Whether sorting the pairs by transit is expected to pay (the choice of ``index="auto"``).
+
+    In the GPU's memory it does not, however little of the lists the L2 holds: sorted steps took 1.08 to 1.30 times as
+    long on ``orkut-like`` and ``livejournal-like`` (``data/measured/NOTES.md``).
 
     Args:
         pairs: number of pairs of sample and transit.
         entries: entries of all combined neighbourhoods.
-        list_bytes: bytes of all lists of the graph.
+        across_the_bus: whether lists lie in host memory.
     """
-    return list_bytes > CACHED_BYTES and entries >= LONG_LISTS * pairs
+    return across_the_bus and entries >= LONG_LISTS * pairs
