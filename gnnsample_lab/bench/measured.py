@@ -491,6 +491,8 @@ LINES: tuple[Line, ...] = (
          field("speedup", reference="walker")),
     Line("ours", "nextdoor-section84", _STREAMED_OURS, "our CPU walker on all cores",
          field("over_cpu", app="node2vec", fraction=0.25, index="auto")),
+    Line("ours", "dsp-copies", "draws from remote lists that copies serve, of lists with most reads a byte",
+         "of lists by degree, as many bytes", field("over_degree")),
     # Records from before there were two forms hold ours alone, without its name.
     Line("ours", "nextdoor-fig10", "k-hop on several GPUs", "one GPU",
          either(field("over_one", app="k-hop", gpus=MOST, index="auto"),

@@ -12,10 +12,11 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.bench import common, report, runner
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.bench.suite import Unavailable
+from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.bench.suites import SUITES
 from gnnsample_lab.bench.suites.dsp import (
     accuracy,
+    copies,
     counting,
     crew,
     deadlock,
@@ -53,7 +54,7 @@ def run(name: str, session: Session) -> dict[str, Any]:
     json.dumps(record, allow_nan=False)
     text = report.text(record)
     assert SUITES[name].about in text
-    counted = ("dsp-volume", "dsp-deadlock", "dsp-parameters", "dsp-graphs")
+    counted = ("dsp-volume", "dsp-copies", "dsp-deadlock", "dsp-parameters", "dsp-graphs")
     assert name in counted or crew.CPU in text, "times of CPU ranks are labelled"
     return record
 
@@ -114,6 +115,32 @@ def test_volume_from_one_to_eight_ranks(session: Session) -> None:
     )
     assert metis is None or metis["balance"] <= 1.5
     assert all(t["met"] for t in record["targets"]) and record["targets"]
+
+
+def test_copies_by_reads_serve_more_than_copies_by_degree(session: Session) -> None:
+    record = run("dsp-copies", session)
+    assert all(t["met"] for t in record["targets"]) and record["targets"]
+    ways = {(row["partition"], row["ranking"]) for row in record["rows"]}
+    assert {way for how, way in ways if how == "random"} == set(copies.RANKINGS)
+    topology = next(iter(record["graphs"].values()))["num_edges"] * 4
+    for ranking in copies.RANKINGS:
+        rows = [r for r in record["rows"] if (r["partition"], r["ranking"]) == ("random", ranking)]
+        assert [row["budget_percent"] for row in rows] == list(copies.BUDGETS)
+        assert [row["saved_share"] for row in rows] == sorted(row["saved_share"] for row in rows)
+        for row in rows:
+            assert 0 < row["saved_share"] < 1 and row["rows"] > 0 and row["edges"] > 0
+            assert row["copied_mb"] * 1e6 <= row["budget_percent"] / 100 * topology
+            assert (row["over_degree"] is None) == (ranking != "reads")
+    degrees, owner = np.array([4, 2, 2]), np.array([0, 1, 1])
+    for wrong in ([0], [1, 1], [1, 2, 2]):  # its own, twice, beyond the budget
+        with pytest.raises(VerificationError, match="copies of"):
+            copies._verify("rank 0", np.array(wrong), degrees, 4, 16, owner, 0)
+    copies._verify("rank 0", np.array([1, 2]), degrees, 4, 16, owner, 0)
+    found = {
+        by: copies._hottest(np.ones((3, 3)), degrees, np.array([9, 1, 5]), 8, owner, 0, by, 4).tolist()
+        for by in ("out-degree", "in-degree")
+    }
+    assert found == {"out-degree": [2], "in-degree": [1]}
 
 
 def test_parts_that_were_evened_out_are_even(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -582,6 +609,7 @@ def test_nextdoor_over_gpus(session: Session) -> None:
     "name",
     [
         "dsp-volume",
+        "dsp-copies",
         "dsp-pull",
         "dsp-sampling",
         "dsp-bandwidth",

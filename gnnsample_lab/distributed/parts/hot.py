@@ -15,6 +15,7 @@ from .partition import MAX_PARTS
 
 RANKINGS = {
     "reads": "entries that samples read of a list, visits x min(degree, fanout), per byte of the list (ours)",
+    "visits": "most visited first, however long their lists",
     "degree": "longest lists first, whoever visits them",
 }
 _ENTRY_BYTES = {4, 8, 12, 16}
@@ -30,7 +31,7 @@ class HotLists:
         offsets: where the copies lie one after another, in entries, ``int64[n+1]``.
         nbytes: bytes of all copies.
         reads_saved, reads_remote: entries read, of the copied lists and of all remote ones, in the units of ``visits``.
-        ranking: ``"reads"`` or ``"degree"``.
+        ranking: a name of :data:`RANKINGS`.
     """
 
     ids: np.ndarray
@@ -62,7 +63,7 @@ def hottest_lists(
         budget_bytes: of the copies.
         owner: part of each vertex, integers ``[N]``; None: all lists are remote.
         rank: whose copies these are.
-        ranking: ``"reads"`` (per byte) or ``"degree"``.
+        ranking: ``"reads"`` (per byte), ``"visits"`` or ``"degree"``: a name of :data:`RANKINGS`.
         entry_bytes: of one neighbour: 4, 8 (with its weight, or a wide id), 12 or 16.
 
     Raises:
@@ -86,8 +87,12 @@ def hottest_lists(
         is_remote = owners != rank
     reads = np.where(is_remote, _reads(by_hop, degree, draws), 0.0)
     wanted = np.flatnonzero(reads > 0)
-    score = reads[wanted] / (degree[wanted] * entry_bytes) if ranking == "reads" else degree[wanted]
-    order = wanted[np.argsort(-score, kind="stable")]
+    scores = {
+        "reads": lambda: reads[wanted] / (degree[wanted] * entry_bytes),
+        "visits": lambda: by_hop.sum(axis=0)[wanted],
+        "degree": lambda: degree[wanted],
+    }
+    order = wanted[np.argsort(-scores[ranking](), kind="stable")]
     ids = order[_fitting(degree[order] * entry_bytes, budget_bytes)]
     offsets = np.zeros(len(ids) + 1, dtype=np.int64)
     np.cumsum(degree[ids], out=offsets[1:])

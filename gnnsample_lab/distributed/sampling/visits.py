@@ -36,6 +36,11 @@ def hot_lists(setup: Setup, draw: Callable[[np.ndarray, int], MiniBatch]) -> Hot
     )  # fmt: skip
 
 
+def unseen(out_degrees: np.ndarray) -> np.ndarray:
+    """Visits of vertices that mini-batches sampled beforehand may not have reached, ``float64[N]``."""
+    return np.minimum(UNSEEN * out_degrees, _MOST_UNSEEN)
+
+
 def presampled(
     setup: Setup, draw: Callable[[np.ndarray, int], MiniBatch], together: bool = False
 ) -> np.ndarray:
@@ -50,7 +55,7 @@ def presampled(
     layout, spec = setup.layout, setup.spec
     part = layout.part
     found = np.zeros((spec.num_hops, part.num_nodes))
-    found[-1] = np.minimum(UNSEEN * layout.out_degrees(), _MOST_UNSEEN)
+    found[-1] = unseen(layout.out_degrees())
     seeds = np.asarray(part.seeds)
     if not seeds.size:
         seeds = np.asarray(part.vertices)[np.diff(part.indptr) > 0]

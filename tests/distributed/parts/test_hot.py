@@ -26,6 +26,7 @@ def test_reads_per_byte_decide():
 
 def test_degree_ranks_by_degree():
     assert chosen(10_000, ranking="degree") == [0, 1, 2, 3]
+    assert chosen(10_000, ranking="visits") == sorted([0, 1, 2, 3], key=lambda v: (-VISITS[v], v))
     assert hottest_lists(VISITS, DEGREES, 5, 400, ranking="degree").saved_share == pytest.approx(150 / 254)
     # For the same bytes: two short lists and what is left over, against the longest.
     assert hottest_lists(VISITS, DEGREES, 5, 80).saved_share == pytest.approx(100 / 254)

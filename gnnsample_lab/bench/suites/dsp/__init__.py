@@ -107,6 +107,17 @@ SUITES = (
         paper=_part("figure 1"), targets=targets.volume, notes=_notes, needs_gpu=False, last=True,
     ),
     Suite(
+        "dsp-copies", "suites.dsp.copies.copies",
+        "remote draws that copied lists serve, by reads saved per byte and by degree; counted; needs no GPU",
+        columns={
+            "parts": lambda row: f"{row['ranks']} {row['partition']}", "balance": "balance",
+            "seeds a rank": "batch_size", "rows a batch": "rows", "picks a batch": "edges",
+            "cache %": "budget_percent", "ranked by": "ranking",
+            "MB a rank": "copied_mb", "saved %": Percent("saved_share"), "over degree": "over_degree",
+        },
+        targets=targets.copies, needs_gpu=False, last=True,
+    ),
+    Suite(
         "dsp-pull", "suites.dsp.pulling.pulling",
         "figure 11, section 4.1: csp against pulled lists, with and without barriers, over the fanout; ranks at once",
         columns={

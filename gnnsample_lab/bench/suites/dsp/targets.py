@@ -158,6 +158,15 @@ def volume(record: dict[str, Any]) -> list[Target]:
     return at_least("bytes of pull over csp, where lists exceed the fanouts", 1.0, "x", points)
 
 
+def copies(record: dict[str, Any]) -> list[Target]:
+    """Lists ranked by the reads that they save per byte serve more draws than the longest ones."""
+    points = [
+        (row["over_degree"], f"{row['graph']}, {row['partition']} parts, {row['budget_percent']:g} %")
+        for row in record["rows"] if row["over_degree"] is not None
+    ]  # fmt: skip
+    return at_least("remote draws served, copies by reads per byte over copies by degree", 1.0, "x", points)
+
+
 def pulling(record: dict[str, Any]) -> list[Target]:
     """Of biased draws, figure 11: csp moves less than pull, and is faster."""
     rows = [row for row in record["rows"] if row["part"] == "biased" and row["system"] == "pull"]

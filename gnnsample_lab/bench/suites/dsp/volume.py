@@ -67,11 +67,16 @@ def graphs(session: Session) -> tuple[str, ...]:
     return crew.names(session, "products-like", "papers100M-like@0.1", "friendster-like@0.05", "rmat")
 
 
+def is_cut_by_metis(name: str, edges: int) -> bool:
+    """Whether METIS cuts the graph in time, and better than chance, as it hardly does R-MAT graphs."""
+    return edges <= BETTER_EDGES and not name.startswith("rmat")
+
+
 def _points(name: str, edges: int) -> list[tuple[str, int, bool]]:
     """Partition, ranks, whether draws are weighted: every number of ranks at random, and, where it cuts the graph in
     time, by METIS, as DSP has it; the most ranks by a stream, too."""
     found = [("random", ranks, False) for ranks in RANKS]
-    if edges <= BETTER_EDGES and not name.startswith("rmat"):  # nothing cuts an R-MAT graph much better
+    if is_cut_by_metis(name, edges):
         found += [("metis", ranks, False) for ranks in RANKS[1:]] + [("streaming", RANKS[-1], False)]
     return [*found, ("random", RANKS[-1], True)]
 
