@@ -137,7 +137,9 @@ def test_copies_by_reads_serve_more_than_copies_by_degree(session: Session) -> N
             copies._verify("rank 0", np.array(wrong), degrees, 4, 16, owner, 0)
     copies._verify("rank 0", np.array([1, 2]), degrees, 4, 16, owner, 0)
     found = {
-        by: copies._hottest(np.ones((3, 3)), degrees, np.array([9, 1, 5]), 8, owner, 0, by, 4).tolist()
+        by: copies._hottest(
+            np.ones((len(crew.FANOUTS), 3)), degrees, np.array([9, 1, 5]), 8, owner, 0, by, 4
+        ).tolist()
         for by in ("out-degree", "in-degree")
     }
     assert found == {"out-degree": [2], "in-degree": [1]}
