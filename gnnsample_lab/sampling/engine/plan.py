@@ -189,16 +189,20 @@ def streamed(
 ) -> StreamedGraph:
     """The :class:`StreamedGraph` to sample from when at most ``graph_bytes`` of edges may lie on the GPU.
 
-    ``as_published``: each step copies every sub-graph that holds a transit, as NextDoor's section 8.4 has it.
+    ``as_published``: each step copies every sub-graph that holds a transit, as NextDoor's section 8.4 has it. Forms of
+    weights that kernels read are made once, and stay page-locked while a graph in host memory lives.
     """
     from .streaming.run import StreamedGraph
 
-    whole = None
+    there = graph.device == "cpu"
+    host, held = graph if there else graph.to("cpu", features=False), None
     if edge_weight is not None:
-        whole = integer_weights(to_host(graph.indptr), to_host(edge_weight))
+        held = kept_with(graph, edge_weight) if there else {}
+        if "prefix" not in held:
+            held["prefix"] = integer_weights(host.indptr, to_host(edge_weight)).prefix
     if as_published:
-        return StreamedGraph(graph, graph_bytes, operator, whole, across_bus=False, kept=False)
-    return StreamedGraph(graph, graph_bytes, operator, whole)
+        return StreamedGraph(host, graph_bytes, operator, held, across_bus=False, kept=False)
+    return StreamedGraph(host, graph_bytes, operator, held)
 
 
 class Timed:

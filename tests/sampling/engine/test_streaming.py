@@ -140,6 +140,28 @@ def test_largest_weights():
     assert largest_weights(np.zeros(3, np.int64), np.zeros(1, np.uint64)).tolist() == [0, 0]
 
 
+def test_forms_of_weights_are_kept_while_the_graph_lives(monkeypatch):
+    given = []
+    monkeypatch.setattr(
+        "gnnsample_lab.sampling.engine.streaming.run.StreamedGraph",
+        lambda graph, limit, operator, weights, **_: given.append((graph, weights)),
+    )
+    graph = graph_with(weighted=True)
+    for as_published in (False, True, False):
+        streamed(graph, None, graph.edge_weight, 1000, as_published)
+        given[-1][1].setdefault("weight", object())  # as a streamed graph does
+    assert all(weights is given[0][1] for _, weights in given) and all(found is graph for found, _ in given)
+    assert np.array_equal(np.diff(given[0][1]["prefix"]), graph.edge_weight.astype(np.uint64))
+    doubled = graph.edge_weight * 2
+    streamed(graph, None, doubled, 1000)
+    assert np.array_equal(np.diff(given[-1][1]["prefix"]), doubled) and "weight" not in given[-1][1]
+    doubled[0] += 1  # an application may change its own array
+    streamed(graph, None, doubled, 1000)
+    assert np.array_equal(np.diff(given[-1][1]["prefix"]), doubled)
+    streamed(graph, None, None, 1000)
+    assert given[-1][1] is None
+
+
 @pytest.mark.parametrize("limit", [1, 10**9])
 def test_the_cpu_ignores_the_limit(limit):
     graph, app = graph_with(), apps.DeepWalk(5)
@@ -242,6 +264,25 @@ def test_as_published_each_step_copies_every_part_that_holds_a_transit():
         parts = held.num_parts - 1
     assert copied[True] == [parts] * 3
     assert copied[False][0] == parts > copied[False][1], "a step begins with what the last one left"
+
+
+@pytest.mark.gpu
+def test_weights_stay_page_locked_between_runs():
+    graph = graph_with(weighted=True)
+    limit = 2 * (graph.max_in_degree * 16 + 8)
+    whole = graph.edge_weight.astype(np.uint64)
+    for reads, name in (("lab_edge_prefix", "prefix"), ("lab_edge_weight", "weight")):
+        operator = SimpleNamespace(uses=frozenset({reads, "lab_max_weight"}), collective=False, deferred=True)
+        first, second = (streamed(graph, operator, graph.edge_weight, limit) for _ in range(2))
+        assert first._host[name] is second._host[name]
+        found = getattr(second, name).get()
+        assert np.array_equal(np.diff(found) if name == "prefix" else found, whole)
+        assert (
+            second.max_weight.get().tolist()
+            == largest_weights(
+                graph.indptr, np.concatenate([[0], np.cumsum(whole)]).astype(np.uint64)
+            ).tolist()
+        )
 
 
 @pytest.mark.gpu

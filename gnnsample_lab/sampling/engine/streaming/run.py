@@ -49,10 +49,11 @@ class StreamedGraph:
     lie on the GPU.
 
     Args:
-        graph: a :class:`~gnnsample_lab.graph.Graph`; copied to host memory if it lies on the GPU.
+        graph: a :class:`~gnnsample_lab.graph.Graph` in host memory.
         graph_bytes: most bytes of edges that may lie on the GPU: neighbours, weights or their prefix sums.
         operator: the application's compiled functions; the weights that they read are staged too.
-        weights: :class:`~gnnsample_lab.sampling.weights.IntegerWeights` in host memory, if the operator reads weights.
+        weights: if the operator reads weights: their sums in host memory, ``"prefix"``, as of
+            :class:`~gnnsample_lab.sampling.weights.IntegerWeights`. What is made of them joins them here.
         slots: sub-graphs that lie on the GPU at once; None: chosen.
         across_bus: False stages every sub-graph that holds a transit, as the paper does.
         kept: False copies them anew in every step, as the paper does.
@@ -70,15 +71,16 @@ class StreamedGraph:
     """
 
     def __init__(
-        self, graph: Any, graph_bytes: int, operator: Any, weights: Any = None, *, slots: int | None = None,
+        self, graph: Any, graph_bytes: int, operator: Any, weights: dict[str, Any] | None = None, *,
+        slots: int | None = None,
         across_bus: bool = True, kept: bool = True,
     ) -> None:  # fmt: skip
         import cupy
 
-        graph = graph if graph.device == "cpu" else graph.to("cpu", features=False)
         self.graph, self.across_bus, self.kept = graph, across_bus, kept
         self.num_nodes, self.num_edges = graph.num_nodes, int(graph.indptr[-1])
-        uses, prefix = operator.uses, None if weights is None else np.asarray(weights.prefix)
+        uses, made = operator.uses, {} if weights is None else weights
+        prefix = made.get("prefix")
         wants_prefix = prefix is not None and bool(uses & _PREFIX or (operator.collective and uses & _WEIGHT))
         wants_weight = prefix is not None and not wants_prefix and bool(uses & _WEIGHT)
         id_bytes = graph.indices.dtype.itemsize
@@ -97,12 +99,16 @@ class StreamedGraph:
             self._host["prefix"] = pinned.locked(prefix)
         self._host["indices"] = pinned.locked(graph.indices)
         if prefix is not None and wants_weight:
-            self._host["weight"] = pinned.locked(np.diff(prefix).astype(np.uint32))
+            if "weight" not in made:
+                made["weight"] = np.diff(prefix).astype(np.uint32)
+            self._host["weight"] = pinned.locked(made["weight"])
         views: dict[str, Any] = {name: pinned.mapped(array) for name, array in self._host.items()}
         self.indices, self.weight, self.prefix = views["indices"], views.get("weight"), views.get("prefix")
         self.max_weight = None
         if prefix is not None and "lab_max_weight" in uses:
-            self.max_weight = cupy.asarray(largest_weights(graph.indptr, prefix))
+            if "max_weight" not in made:
+                made["max_weight"] = largest_weights(graph.indptr, prefix)
+            self.max_weight = cupy.asarray(made["max_weight"])
         self._places, self._rent = Places(self.layout.slots), np.zeros(self.num_parts)
         slot_bytes = self.layout.slot_edges * self.layout.edge_bytes + 8 * wants_prefix
         self._copies = cupy.cuda.Stream(non_blocking=True)
