@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import tempfile
 from pathlib import Path
@@ -111,49 +112,12 @@ def extraction(session: Session) -> dict[str, Any]:
     gbps, checked = host.pinned_copy_gbps(), 0
     rows: list[dict[str, Any]] = []
     for name in names:
-        ids = [batch.node_ids for batch in common.batches(session, name, 4)]
-        num_nodes = common.graph(session, name).num_nodes
-        score = to_host(common.graph(session, name).out_degrees()).astype(np.float64)
         for dimension in (100, 128, 256) if session.quick else (32, 64, 100, 128, 256, 602, 1024):
-            feat = feature_table(session, num_nodes, dimension)
-            if feat is None:
-                continue
-            tail = host.tail_of(feat, TAIL_KNOBS.pinning, TAIL_KNOBS.tail_bytes)
-            ways = (
-                *TRANSFERS, *(("disk",) if dimension == DISK_FEATURES else ()), *((TAILS,) if tail else ()), "auto",
-            )  # fmt: skip
-            for ratio in (0.0, 0.1) if session.quick else (0.0, 0.05, 0.1, 0.3):
-                found = (
-                    []
-                    if ratio
-                    else [("plain", "NumPy gather, pageable copy", _plain_times(feat, ids), ids_sizes(ids))]
-                )
-                with tempfile.TemporaryDirectory() as folder:
-                    for transfer in ways:
-                        table = _mapped(feat, Path(folder)) if transfer == "disk" else feat
-                        cache = FeatureCache(
-                            table, score, ratio=ratio, device="cuda",
-                            transfer="uva" if transfer == TAILS else transfer,
-                            knobs=TAIL_KNOBS if transfer == TAILS else None,
-                        )  # fmt: skip
-                        check(cache, feat, ids[0], f"{transfer}, ratio {ratio}")
-                        checked += 1
-                        times, stats = extract_times(cache, ids)
-                        found.append((transfer, cache.transfer, times, [s.misses for s in stats]))
-                        del cache, table
-                for transfer, resolved, times, missed in found:
-                    wall = timing.spread(times)
-                    us = wall["us"]
-                    moved = float(np.mean(missed)) * dimension * 4
-                    rows.append({
-                        "graph": name, "num_features": dimension, "cache_percent": 100 * ratio, "transfer": transfer,
-                        "resolved": resolved, "rows": round(float(np.mean(ids_sizes(ids)))),
-                        "misses": round(float(np.mean(missed))), "extract_us": us, "miss_gbps": moved / us / 1e3,
-                        "share": moved / us / 1e3 / gbps, "tail_bytes": tail if transfer == TAILS else 0,
-                        "l2": common.AS_LEFT, "spread": {"extract_us": timing.around(wall)},
-                    })  # fmt: skip
-                last = ", ".join(f"{r['transfer']} {r['miss_gbps']:.1f} GB/s" for r in rows[-len(found) :])
-                session.say(f"{dimension} features, {100 * ratio:.0f} % cached: {last}")
+            found = session.piece(
+                (name, dimension), functools.partial(_of_dimension, session, name, dimension, gbps)
+            )
+            rows += found["rows"]
+            checked += found["checked"]
     return {
         "settings": {
             "batch_size": common.BATCH, "fanouts": common.FANOUTS, "policy": "degree", "pinned_copy_gbps": gbps,
@@ -168,6 +132,57 @@ def extraction(session: Session) -> dict[str, Any]:
         "verification": {"extractions_equal_to_plain_gather": checked},
         "graphs": common.facts(session, names), "rows": rows, "notes": [f"Pinned copy: {gbps:.1f} GB/s."],
     }  # fmt: skip
+
+
+def _of_dimension(session: Session, name: str, dimension: int, gbps: float) -> dict[str, Any]:
+    """``rows`` of one length of rows, and how many extractions were ``checked``; none where the table is too large.
+
+    Args:
+        gbps: of the pinned copy, which rows are divided by.
+    """
+    ids = [batch.node_ids for batch in common.batches(session, name, 4)]
+    num_nodes = common.graph(session, name).num_nodes
+    score = to_host(common.graph(session, name).out_degrees()).astype(np.float64)
+    rows, checked = list[dict[str, Any]](), 0
+    feat = feature_table(session, num_nodes, dimension)
+    if feat is None:
+        return {"rows": rows, "checked": checked}
+    tail = host.tail_of(feat, TAIL_KNOBS.pinning, TAIL_KNOBS.tail_bytes)
+    ways = (
+        *TRANSFERS, *(("disk",) if dimension == DISK_FEATURES else ()), *((TAILS,) if tail else ()), "auto",
+    )  # fmt: skip
+    for ratio in (0.0, 0.1) if session.quick else (0.0, 0.05, 0.1, 0.3):
+        found = (
+            []
+            if ratio
+            else [("plain", "NumPy gather, pageable copy", _plain_times(feat, ids), ids_sizes(ids))]
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            for transfer in ways:
+                table = _mapped(feat, Path(folder)) if transfer == "disk" else feat
+                cache = FeatureCache(
+                    table, score, ratio=ratio, device="cuda", transfer="uva" if transfer == TAILS else transfer,
+                    knobs=TAIL_KNOBS if transfer == TAILS else None,
+                )  # fmt: skip
+                check(cache, feat, ids[0], f"{transfer}, ratio {ratio}")
+                checked += 1
+                times, stats = extract_times(cache, ids)
+                found.append((transfer, cache.transfer, times, [s.misses for s in stats]))
+                del cache, table
+        for transfer, resolved, times, missed in found:
+            wall = timing.spread(times)
+            us = wall["us"]
+            moved = float(np.mean(missed)) * dimension * 4
+            rows.append({
+                "graph": name, "num_features": dimension, "cache_percent": 100 * ratio, "transfer": transfer,
+                "resolved": resolved, "rows": round(float(np.mean(ids_sizes(ids)))),
+                "misses": round(float(np.mean(missed))), "extract_us": us, "miss_gbps": moved / us / 1e3,
+                "share": moved / us / 1e3 / gbps, "tail_bytes": tail if transfer == TAILS else 0,
+                "pinned_copy_gbps": gbps, "l2": common.AS_LEFT, "spread": {"extract_us": timing.around(wall)},
+            })  # fmt: skip
+        last = ", ".join(f"{r['transfer']} {r['miss_gbps']:.1f} GB/s" for r in rows[-len(found) :])
+        session.say(f"{dimension} features, {100 * ratio:.0f} % cached: {last}")
+    return {"rows": rows, "checked": checked}
 
 
 def ids_sizes(ids: list[Any]) -> list[int]:
