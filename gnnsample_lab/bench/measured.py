@@ -78,6 +78,7 @@ class Line:
         caveat: from the record to why its numbers say nothing of the claim, or of a gain, or to an empty text where
             they do.
         reworded: from the record to the words in place of ``what``, where these depend on the record.
+        is_main: it stands in the short table, which a stranger reads first.
     """
 
     paper: str
@@ -92,6 +93,7 @@ class Line:
     only_on: str = ""
     caveat: Callable[[Record], str] | None = None
     reworded: Callable[[Record], str] | None = None
+    is_main: bool = False
 
     def is_for(self, record: Record) -> bool:
         """Whether the record is of a card on which the ratio makes sense."""
@@ -342,13 +344,13 @@ _of_queue = field(f"speedup.{PUBLISHED_QUEUE}")
 
 LINES: tuple[Line, ...] = (
     Line("PGSampler", "pgsampler-fig8", "kernels of the persistent queue, 2 and 3 hops (figure 8)",
-         "DGL's, hop by hop", _of_queue, _figure8),
+         "DGL's, hop by hop", _of_queue, _figure8, is_main=True),
     Line("PGSampler", "pgsampler-fig8", "the same, averages of its graphs, 2 048 seeds x 10 and up",
          "DGL's, blocks of 128 threads", _averages, _figure8),
     Line("PGSampler", "pgsampler-fig9", "a mini-batch with the queue and our ID map, start to end (figure 9)",
-         "DGL's, with its ID map", _of_queue, said("up to 2.22 x", best=2.22)),
+         "DGL's, with its ID map", _of_queue, said("up to 2.22 x", best=2.22), is_main=True),
     Line("PGSampler", "pgsampler-fig10", "the queue (figure 10)", "fused hops without balancing", _of_queue,
-         said("faster in all cases")),
+         said("faster in all cases"), is_main=True),
     Line("PGSampler", "pgsampler-table3", "TurboGNN's kernel, a reconstruction from one sentence (table III)",
          "DGL's, hop by hop", field("speedup.turbo-bsp", system="TurboGNN"), _published("speedup", system="TurboGNN")),
     *(Line("PGSampler", "pgsampler-throughput", f"{what} throughput of the queue's kernel (section V-B)",
@@ -360,18 +362,18 @@ LINES: tuple[Line, ...] = (
          lambda record: Claim("approximately the same", most=1.0), "of it", caveat=_same_draws),
     Line("FastGL", "fastgl-table8", "Fused-Map (table 8)", "DGL's ID map",
          # Records without the form called ours, with an addition a block, by this name.
-         field("speedup", id_map="fused-map", form="published"), _fused_map),
+         field("speedup", id_map="fused-map", form="published"), _fused_map, is_main=True),
     Line("FastGL", "fastgl-fig13", "sampling an epoch (figure 13)", "DGL's configuration",
          field("speedup", system="fastgl"), said("2.0 to 2.5 x, 2 GPUs", least=2.0)),
     Line("FastGL", "fastgl-fig11", _SUMS, "DGL's (cuSPARSE)", field("aggregate_speedup", system="fastgl"),
          said("1.1 to 6.7 x over DGL, PyG and GNNAdvisor, 2 GPUs", least=1.1), reworded=_but(_SUMS, _made_anew)),
     Line("FastGL", "fastgl-fig12", _RATE, "cuSPARSE", field("over_library", kernel="memory-aware"),
-         said("up to 4.2 x over DGL and GNNAdvisor", best=4.2), reworded=_but(_RATE, _made_anew)),
+         said("up to 4.2 x over DGL and GNNAdvisor", best=4.2), reworded=_but(_RATE, _made_anew), is_main=True),
     Line("FastGL", "fastgl-fig9", "an epoch: GCN, GIN, GAT (figure 9)", "DGL's configuration",
-         field("fastgl_over_it", system="dgl"), said("1.7 to 5.1 x, 2 GPUs", least=1.7)),
+         field("fastgl_over_it", system="dgl"), said("1.7 to 5.1 x, 2 GPUs", least=1.7), is_main=True),
     Line("FastGL", "fastgl-fig9", "an epoch: GCN, GIN, GAT (figure 9)", "GNNLab's configuration",
          field("fastgl_over_it", system="gnnlab"),
-         said("1.1 to 2.0 x, 2 GPUs", least=1.1)),
+         said("1.1 to 2.0 x, 2 GPUs", least=1.1), is_main=True),
     Line("FastGL", "fastgl-fig10", "memory IO that the greedy reorder takes off that of Match (figure 10)",
          "Match alone", times(100, field("reorder_gain", system="match + reorder")),
          said("up to 25 %", best=25, neutral=0), "%"),
@@ -382,7 +384,7 @@ LINES: tuple[Line, ...] = (
          times(100, field("of_optimal", policy="presample")), said("90 to 99 %", least=90, neutral=0), "%"),
     Line("GNNLab", "gnnlab-fig10", "PreSC#1's hit rate, 10 % cached (figure 10)", "caching by degree",
          field("over_degree", policy="presample"),
-         said("1.5 x on average, up to 2.2 x", least=1.5)),
+         said("1.5 x on average, up to 2.2 x", least=1.5), is_main=True),
     Line("GNNLab", "gnnlab-fig13", "time that PreSC#1 takes off an epoch, GCN and GraphSAGE (figure 13)",
          "caching by degree", times(100, field("less_than_degree", policy="presample", model=("gcn", "sage"))),
          said("5 to 45 %", least=5, neutral=0), "%", gpus="gpus"),
@@ -393,26 +395,26 @@ LINES: tuple[Line, ...] = (
          field("speedup", system="T_SOTA, both"), said("2.5 x", least=2.48)),
     Line("GNNLab", "gnnlab-table4", "an epoch of the factored design (table 4)", "DGL's configuration",
          field("speedup", system="gnnlab", gpus=(2, 4)), _factored, gpus="gpus", among=(2, 4),
-         reworded=_factored_epoch),
+         reworded=_factored_epoch, is_main=True),
     Line("GNNLab", "gnnlab-budget", _BUDGET, "time sharing", field("x_sharing", card="overlapped", step="plain"),
-         over_sharing, gpus="gpus"),
+         over_sharing, gpus="gpus", is_main=True),
     Line("GNNLab", "gnnlab-budget", _CAPTURED, "time sharing, replayed as well",
          field("x_sharing", card="overlapped", step="captured"), over_sharing, gpus="gpus"),
     Line("GNNLab", "gnnlab-fig17", "what switching takes off an epoch, 1 sampler and 1 trainer (figure 17)",
          "without switching", times(100, field("gain", part="a", gpus=2)),
-         said("pays with few trainers", neutral=0), "%", gpus="gpus", among=(2,)),
+         said("pays with few trainers", neutral=0), "%", gpus="gpus", among=(2,), is_main=True),
     Line("GNNLab", "gnnlab-fig16", "time to the same accuracy, without switching (figure 16)", "DGL's configuration",
          field("speedup", system="gnnlab"), said("less time"), gpus="gpus"),
     Line("NextDoor", "nextdoor-fig7", _INDEXED,
          "sample-parallel", either(field("published_over_sample"), field("always_over_sample")),
-         said("1.09 to 6 x", least=1.09)),
+         said("1.09 to 6 x", least=1.09), is_main=True),
     Line("NextDoor", "nextdoor-fig7", _OVER_CORES, "our CPU walker on all cores",
          field("published_over_cpu_all", app=_KNIGHTKING), said("26 to 50 x", least=26.1),
-         reworded=_but(_OVER_CORES, _walked_on)),
+         reworded=_but(_OVER_CORES, _walked_on), is_main=True),
     Line("NextDoor", "nextdoor-fig7", _OTHERS_OVER_CORES, "our CPU walker on all cores",
          field("published_over_cpu_all", app=_OTHER_WALKS), reworded=_but(_OTHERS_OVER_CORES, _walked_on)),
     Line("NextDoor", "nextdoor-fig9", "walks and k-hop, transit-parallel as published (figure 9)",
-         "frontier-centric, as Gunrock", field("published_over_frontier"), said("faster")),
+         "frontier-centric, as Gunrock", field("published_over_frontier"), said("faster"), is_main=True),
     Line("NextDoor", "nextdoor-fig9", "the same", "message passing, as Tigr", field("published_over_message"),
          said("faster")),
     Line("NextDoor", "nextdoor-table4", _STORES, "",
@@ -423,59 +425,60 @@ LINES: tuple[Line, ...] = (
          field("over_cpu", app="node2vec", fraction=0.25, index="published"), said("1.5 x", least=1.5)),
     Line("NextDoor", "nextdoor-fig10", _KHOP, "one GPU",
          field("over_one", app="k-hop", gpus=MOST, index="published"),
-         lambda record: Claim("nearly linear", least=0.85 * most(record, "gpus")), gpus="gpus"),
+         lambda record: Claim("nearly linear", least=0.85 * most(record, "gpus")), gpus="gpus", is_main=True),
     Line("DSP", "dsp-pull", "time that CSP takes off (figure 11, biased)", "pulling lists",
          field("less_percent", part="biased", system="pull"), said("up to 64 %", best=64, neutral=0), "%",
-         gpus="ranks"),
+         gpus="ranks", is_main=True),
     Line("DSP", "dsp-sampling", "sampling by vertex (table 6)", f"PyG and DGL on CPUs, {_BY_UVA}",
          field("over_dsp", part="table 6", gpus=MOST, system=("pyg-cpu", "dgl-cpu", "quiver", "dgl-uva")),
-         said("faster than all, more than 20 x at best", best=20), gpus="gpus"),
+         said("faster than all, more than 20 x at best", best=20), gpus="gpus", is_main=True),
     Line("DSP", "dsp-sampling", "sampling by layer (table 7)", "FastGCN on a CPU",
          field("over_dsp", part="table 7", system="fastgcn-cpu"), said("300 x, 8 GPUs", least=300), gpus="gpus"),
     Line("DSP", "dsp-utilisation", "the queue pipeline (figure 12)", "no pipeline",
-         field("speedup", system="dsp", gpus=MOST), said("1.5 x, 8 GPUs", least=1.5), gpus="gpus"),
+         field("speedup", system="dsp", gpus=MOST), said("1.5 x, 8 GPUs", least=1.5), gpus="gpus", is_main=True),
     Line("DSP", "pipelines", _CAPTURED, "no pipeline, replayed as well",
          field("over_dsp", part="systems", system="dsp-seq", step="captured"), said("1.5 x, 8 GPUs", least=1.5),
          gpus="gpus"),
     Line("DSP", "pipelines", "a training step (tables 4 and 5)", "PyG on CPUs, one thread that samples a rank",
          field("over_dsp", part="systems", system="pyg-cpu"), said("more than 10 x at best", best=10), gpus="gpus"),
     Line("DSP", "pipelines", "a training step (tables 4 and 5)", _BY_UVA,
-         field("over_dsp", part="systems", system=_ON_GPUS, step="plain"), _OVER_FASTEST, gpus="gpus"),
+         field("over_dsp", part="systems", system=_ON_GPUS, step="plain"), _OVER_FASTEST, gpus="gpus", is_main=True),
     Line("DSP", "pipelines", _CAPTURED, f"{_BY_UVA}, replayed as well",
          field("over_dsp", part="systems", system=_ON_GPUS, step="captured"), _OVER_FASTEST, gpus="gpus"),
     Line("DSP", "dsp-accuracy", "accuracy after as many mini-batches (figure 9)", "one GPU, Quiver and DGL-UVA",
          _same_accuracy, said("the same", least=1, neutral=0.99), gpus="gpus", caveat=_all_draw_the_same),
     Line("ours", "whole-process",
          "a mini-batch in the host's hands, 1 024 x (10, 10, 10), the same edges and seeds, DGL's rule",
-         f"cuGraph's sampler, measured separately on an {MEASURED_ON}", _over_cugraph, only_on=MEASURED_ON),
+         f"cuGraph's sampler, measured separately on an {MEASURED_ON}", _over_cugraph, only_on=MEASURED_ON,
+         is_main=True),
     Line("ours", "pgsampler-fig8", _TEAMS, "DGL's, hop by hop", field("speedup.persistent")),
     Line("ours", "pgsampler-fig10", _TEAMS, "fused hops without balancing", field("speedup.persistent")),
     Line("ours", "pgsampler-fig9", _TEAMS_MINI_BATCH, "DGL's, with its ID map", field("speedup.persistent")),
     Line("ours", "pgsampler-fig9", "the best strategy, a mini-batch start to end, both by the reservoir",
-         "DGL's, with its ID map", field("speedup.best same pick")),
+         "DGL's, with its ID map", field("speedup.best same pick"), is_main=True),
     Line("ours", "pgsampler-fig9", "the same, both by Floyd", "DGL's, with its ID map",
          field("speedup.best same pick, floyd")),
     Line("ours", "pgsampler-fig9", "the same, mixed: ours by Floyd", "DGL's by its reservoir, with its ID map",
          field("speedup.best")),
     Line("ours", "sampling-floor", "time of the best strategy's kernels, mini-batches in turn",
-         "replaying the same reads in turn", _in_turn),
+         "replaying the same reads in turn", _in_turn, is_main=True),
     Line("ours", "sampling-floor", "the same, several in a launch", "replaying the same reads in one launch",
          field("ratio", what="throughput")),
     Line("ours", "fastgl-table8", "Fused-Map with one addition a block", "DGL's ID map",
          field("speedup", id_map="fused-map-block")),
     Line("ours", "fastgl-table8", "ID map by direct addresses", "DGL's ID map",
-         field("speedup", id_map="direct-address")),
+         field("speedup", id_map="direct-address"), is_main=True),
     Line("ours", "aggregation", "sums over neighbours, forward and backward", "the best of cuSPARSE",
-         field("over_cusparse")),
+         field("over_cusparse"), is_main=True),
     Line("ours", "aggregation", _STAGED, "a thread per row and feature", field("staged_over_naive")),
     Line("ours", "systems", "an epoch of GraphSAGE, a quarter of the rows cached: `lab`", "DGL's configuration",
          field("speedup", system="lab")),
-    Line("ours", "step", _REPLAYED, "DGL's configuration, without a cache", field("x_dgl")),
+    Line("ours", "step", _REPLAYED, "DGL's configuration, without a cache", field("x_dgl"), is_main=True),
     Line("ours", "ladder", "sampling from parts, lists cached to save 80 % of remote reads",
-         "one GPU, the whole graph", _cached, gpus="world", caveat=_beyond_even),
+         "one GPU, the whole graph", _cached, gpus="world", caveat=_beyond_even, is_main=True),
     Line("ours", "nextdoor-released", _RELEASED,
          f"the authors' released kernels, measured separately on an {RELEASED_ON}",
-         field("released_over_published"), only_on=RELEASED_ON),
+         field("released_over_published"), only_on=RELEASED_ON, is_main=True),
     Line("ours", "nextdoor-fig7", "transit-parallel by ranges of vertices, where it pays", "sample-parallel",
          field("over_sample")),
     Line("ours", "nextdoor-fig7", _ALL_WALKS, "our CPU walker on one core", field("over_cpu_core", app=_WALKS),
@@ -553,8 +556,8 @@ def _capacity(record: Record) -> str:
 HEADER = ("paper", "what", "on", "against", "measured", "the paper says", "verdict", "GPU", "recorded at")
 
 
-def rows(records: Mapping[str, Record]) -> list[tuple[str, ...]]:
-    """The cells of every line whose record is there."""
+def rows(records: Mapping[str, Record], main_alone: bool = False) -> list[tuple[str, ...]]:
+    """The cells of every line, or of every main one, whose record is there."""
     by_suite: dict[str, Record] = {}
     for name, each in records.items():
         if name == each["suite"] or each["suite"] not in by_suite:
@@ -562,7 +565,7 @@ def rows(records: Mapping[str, Record]) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for line in LINES:
         record = by_suite.get(line.suite)
-        if record is None:
+        if record is None or (main_alone and not line.is_main):
             continue
         points = line.points(record)
         if not points:
@@ -634,8 +637,9 @@ def _origin(records: Mapping[str, Record]) -> str:
 
 
 _HOW_TO_READ = """\
-*Measured* is how much better *what* is than *against*: above 1 x it is better, below it is worse (but for the floors,
-where 1 x is the limit). The verdict is on the paper's own claim. *Reproduced*: no case says the opposite, and the
+The table below has the main lines; all of them, which the count above is of, are folded behind it. *Measured* is how
+much better *what* is than *against*: above 1 x it is better, below it is worse (but for the floors, where 1 x is the
+limit). The verdict is on the paper's own claim. *Reproduced*: no case says the opposite, and the
 median reaches the paper's value, to 5 % (the best case does, where the paper names no other; "nearly linear" is 0.85 a
 GPU). *Missed*: the same direction, but less of it or not in every case. *Reversed*: the median says the opposite.
 `-like`: synthetic twins ([below](#twins-beside-their-originals)); †: not like the original in what the line rests on,
@@ -675,7 +679,8 @@ def tally(body: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
 
 
 def markdown(records: Mapping[str, Record]) -> str:
-    """The table, before it how many claims hold and how to read a line, behind it where the numbers are from.
+    """The table of main lines, before it how many claims hold and how to read a line, behind it where the numbers are
+    from, and all lines, folded.
 
     Args:
         records: by name, as :func:`report.load` has them.
@@ -683,7 +688,8 @@ def markdown(records: Mapping[str, Record]) -> str:
     body = rows(records)
     return "\n".join([
         _origin(records), "", *markdown_table(_TALLY, tally(body)), "", _HOW_TO_READ, "",
-        *markdown_table(HEADER, body), "", _WHERE_FROM,
+        *markdown_table(HEADER, rows(records, main_alone=True)), "", _WHERE_FROM, "",
+        f"<details><summary>All {len(body)} lines</summary>", "", *markdown_table(HEADER, body), "", "</details>",
     ])  # fmt: skip
 
 

@@ -355,6 +355,21 @@ def test_a_line_says_whose_capacity_its_caches_had() -> None:
     )
 
 
+def test_a_stranger_reads_the_main_lines_first_and_finds_all_behind_them() -> None:
+    main = [line for line in measured.LINES if line.is_main]
+    papers = {line.paper for line in measured.LINES}
+    assert all(2 < sum(line.paper == paper for line in main) < 9 for paper in papers)
+    assert len(main) < len(measured.LINES) / 2
+    alone = [line for line in main if "the same" in line.what.partition(",")[0]]
+    assert not alone, "its line before is not in the short table"
+    records = {"fastgl-table8": fused_map(2.5)}
+    short, _, folded = measured.markdown(records).partition("<details>")
+    body = measured.rows(records)
+    assert f"All {len(body)} lines" in folded and all(line[1] in folded for line in body)
+    wanted = measured.rows(records, main_alone=True)
+    assert 0 < len(wanted) <= len(body) and all(line[1] in short for line in wanted)
+
+
 def test_only_what_stands_between_the_marks_is_renewed() -> None:
     records = {"fastgl-table8": fused_map(2.5)}
     text = f"before\n{measured.BEGIN}\nwritten by hand\n{measured.END}\nafter\n"
