@@ -12,7 +12,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,13 +49,16 @@ def taken_again() -> int:
     return _again
 
 
-def quick_pass(take: Callable[[], _Taken], warm: Callable[[], object] = lambda: None) -> _Taken:
+def quick_pass(
+    take: Callable[[], _Taken], warm: Callable[[], object] = lambda: None, all_threads: bool = False
+) -> _Taken:
     """What ``take()`` gives on a core of :func:`cores` that is quick before it and after it, within :data:`TRIES` and
     :data:`PATIENCE_S`.
 
     Args:
         take: a pass; one whose core became slow is forgotten.
         warm: called before a pass on another core than the last one's, whose caches hold nothing of the work.
+        all_threads: as of :func:`quick_core`.
     """
     global _again
     if not cores():
@@ -63,7 +66,7 @@ def quick_pass(take: Callable[[], _Taken], warm: Callable[[], object] = lambda: 
     left, began = TRIES, time.perf_counter()
     while True:
         left -= 1
-        with quick_core() as moved:
+        with quick_core(all_threads) as moved:
             if moved:
                 warm()
             found = take()
@@ -75,11 +78,15 @@ def quick_pass(take: Callable[[], _Taken], warm: Callable[[], object] = lambda: 
 
 
 @contextlib.contextmanager
-def quick_core() -> Iterator[bool]:
+def quick_core(all_threads: bool = False) -> Iterator[bool]:
     """Run the block on a quick core of :func:`cores`; whether that is another one than the last block's.
 
     The thread may use all of them again afterwards, and so may threads that the block started and that go on: inside
     the block they share its core, so that a pass whose own work is done by new threads does not belong here.
+
+    Args:
+        all_threads: the process's other threads move, too: for work that passes from one to another and is never two's
+            at a time, as PyTorch's backward pass, whose thread stays from the first one on.
     """
     allowed = cores()
     if not allowed:
@@ -88,12 +95,18 @@ def quick_core() -> Iterator[bool]:
     before, last = _threads(), _last
     try:
         _move(allowed)
+        if all_threads:
+            _to(before, {_last})
         yield _last != last
     finally:
         os.sched_setaffinity(0, allowed)
-        for thread in _threads() - before:
-            with contextlib.suppress(ProcessLookupError):  # it has ended since
-                os.sched_setaffinity(thread, allowed)
+        _to(_threads() if all_threads else _threads() - before, allowed)
+
+
+def _to(threads: Iterable[int], allowed: Iterable[int]) -> None:
+    for thread in threads:
+        with contextlib.suppress(ProcessLookupError):  # it has ended since
+            os.sched_setaffinity(thread, allowed)
 
 
 def _threads() -> set[int]:

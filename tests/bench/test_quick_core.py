@@ -68,6 +68,26 @@ def test_a_pass_stays_on_a_quick_core_and_leaves_it_when_it_is_slow(host: Host) 
     assert host.takes() == ({1}, [0, 1])
 
 
+def test_other_threads_come_along_where_they_work_in_turn(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[tuple[int, set[int]]] = []
+    threads = [{7, 8}]
+    monkeypatch.setattr(module, "_threads", lambda: set(threads[-1]))
+    monkeypatch.setattr(
+        os, "sched_setaffinity", lambda thread, to: (host.move(thread, to), moved.append((thread, set(to))))
+    )
+    assert quick_pass(lambda: threads.append({7, 9}), all_threads=True) is None
+    there = [(thread, to) for thread, to in moved if thread]
+    assert sorted(there[:2], key=lambda pair: pair[0]) == [(7, {2}), (8, {2})], "to the quick core"
+    assert sorted(there[2:], key=lambda pair: pair[0]) == [(7, {0, 1, 2, 3}), (9, {0, 1, 2, 3})], (
+        "and back, new ones too"
+    )
+    moved.clear()
+    quick_pass(lambda: None)
+    assert not [thread for thread, _ in moved if thread], "none moves unless it is asked for"
+
+
 def test_a_pass_whose_core_became_slow_is_taken_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_again", 0)
     at: list[int] = []

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common
-from gnnsample_lab.bench.quick_core import quick_core
+from gnnsample_lab.bench.quick_core import quick_pass
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl import training
-from gnnsample_lab.pipeline.overlap import after_the_first, step_ms
-from gnnsample_lab.systems.train import prepare, train
+from gnnsample_lab.pipeline.records import EpochRecord
+from gnnsample_lab.systems.train import Prepared, prepare
 
 GRAPHS = ("arxiv-like", "products-like")
 SEEDS = 1024
@@ -52,7 +52,7 @@ def step(session: Session) -> dict[str, Any]:
         "settings": {
             "seeds": SEEDS, "fanouts": common.FANOUTS, "cache": "all rows", "dtype": "float32, TF32 off",
             "ms": f"wall time of an epoch over its steps, median over epochs after the first of {ROUNDS} runs, all "
-            "other cases between them",
+            "other cases between them, each on a core that is quick before it and after it",
             "kernel_ms": "sum of the kernels' own times, by the profiler, in an epoch of its own",
             "l2": f"{common.AS_LEFT}: never flushed, a step finds what the one before left, as in training",
         },
@@ -83,21 +83,21 @@ def _steps(session: Session, name: str) -> tuple[list[dict[str, Any]], int]:
         for case in cases:
             model, hidden, captured = case
             given: dict[str, Any] = {
-                "batch_size": SEEDS, "fanouts": common.FANOUTS, "hidden": hidden, "cache_ratio": 1.0, "device": "cuda",
-                "captured": captured,
+                "batch_size": SEEDS, "fanouts": common.FANOUTS, "hidden": hidden, "cache_ratio": 1.0,
+                "device": common.device(), "captured": captured,
             }  # fmt: skip
-            with quick_core():
-                result = train(graph, model, "lab", epochs=EPOCHS, evaluate=False, progress=False, **given)
-            times[case] += step_ms(result)
+            taken, ready = _epochs(graph, model, given)
+            times[case] += [epoch.total_us / 1e3 / epoch.num_batches for epoch in taken]
             if turn == 0:
-                losses[case] = np.array(result.losses[:COMPARED])
+                losses[case] = np.array(ready.trainer.losses[:COMPARED])
                 found[case] = {
                     "graph": name, "part": "step", "l2": common.AS_LEFT, "model": model, "hidden": hidden,
                     "batch_size": SEEDS, "system": "lab", "step": "captured" if captured else "plain",
-                    "executor": result.settings["executor"],
-                    "peak_mb": after_the_first(result)[-1].peak_bytes / 1e6, **_kernels(graph, model, given),
+                    "executor": ready.settings["executor"], "peak_mb": taken[-1].peak_bytes / 1e6,
+                    **_kernels(graph, model, given),
                 }  # fmt: skip
-            middle = statistics.median(step_ms(result))
+            del ready  # its memory is the next case's
+            middle = statistics.median(times[case][-len(taken) :])
             session.say(f"{name}, {model}, hidden {hidden}, {found[case]['step']}: {middle:.3f} ms")
     for case, row in found.items():
         model, hidden, captured = case
@@ -113,6 +113,17 @@ def _steps(session: Session, name: str) -> tuple[list[dict[str, Any]], int]:
                     f"{name}, {model}: losses of captured steps differ by {difference:.2g}"
                 )
     return list(found.values()), sum(len(losses[case]) for case in cases if case[2])
+
+
+def _epochs(graph: Any, model: str, given: dict[str, Any]) -> tuple[list[EpochRecord], Prepared]:
+    """Epochs after a first one that compiles, each on a quick core, and what trained, which is closed."""
+    ready = prepare(graph, model, "lab", **given)
+    epoch = ready.trainer.epoch
+    try:
+        epoch(0)
+        return [quick_pass(functools.partial(epoch, i), all_threads=True) for i in range(1, EPOCHS)], ready
+    finally:
+        ready.close()
 
 
 def _kernels(graph: Any, model: str, given: dict[str, Any]) -> dict[str, Any]:

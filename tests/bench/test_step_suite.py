@@ -1,0 +1,44 @@
+"""The suite of training steps: its cases in rounds, beside one another, on a CPU, where no step is captured."""
+
+from __future__ import annotations
+
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.bench.suites.path import step
+
+KERNELS = {"kernel_ms": 0.5, "captures": None}
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
+    pytest.importorskip("torch")
+    graph = lab.load("arxiv-like", scale=0.02)
+    monkeypatch.setattr(step, "SEEDS", 64)
+    monkeypatch.setattr(step, "QUICK_STEPS", 6)
+    monkeypatch.setattr(step.common, "graph", lambda *_, **__: graph)
+    monkeypatch.setattr(step, "_kernels", lambda *_: KERNELS)
+    return Session(True, ["arxiv-like@0.02"])
+
+
+def test_cases_stand_beside_one_another(session: Session) -> None:
+    rows, checked = step._steps(session, "arxiv-like@0.02")
+    assert [(row["model"], row["hidden"], row["step"]) for row in rows] == [
+        (*case, how) for case in step.CASES[:2] for how in ("plain", "captured")
+    ]
+    assert checked == 2 * min(step.COMPARED, 6 * step.EPOCHS)
+    for plain, captured in zip(rows[::2], rows[1::2], strict=True):
+        assert captured["x_plain"] == plain["ms"] / captured["ms"] and "x_plain" not in plain
+        for row in (plain, captured):
+            assert 0 < row["p10"] <= row["ms"] <= row["p90"] and row["of_kernels"] == row["ms"] / 0.5
+            assert row["executor"] == "serial" and row["l2"] == "as left" and row["peak_mb"] >= 0
+
+
+def test_other_losses_of_captured_steps_are_an_error(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step, "TOLERANCE", -1.0)
+    with pytest.raises(VerificationError, match="losses of captured steps differ"):
+        step._steps(session, "arxiv-like@0.02")
