@@ -232,6 +232,8 @@ def _loader_row(session: Session, name: str, with_x: bool) -> dict[str, Any]:
         "graph": name, "part": "loader", "batch_size": LOADER_SEEDS, "fanouts": list(common.FANOUTS),
         "stage": "with x" if with_x else "without x", "together": 1, "edges": int(batch.edge_index.shape[1]),
         "nodes": int(batch.num_nodes), **found,
+        # How many mini-batches share a launch was found by timing the first ones, on this host.
+        "launched": loader.node_sampler.sampler.reason,
     }  # fmt: skip
     if with_x:
         row["bound_us"] = least_us = 2 * batch.x.nbytes / copy_bandwidth_gbps() / 1e3
