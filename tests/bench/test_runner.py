@@ -37,6 +37,7 @@ def test_suites_are_listed_with_a_line_each() -> None:
     wanted |= {f"nextdoor-table{n}" for n in (1, 2, 3, 4, 5)} | {f"nextdoor-fig{n}" for n in (6, 7, 8, 9, 10)}
     wanted |= {
         "nextdoor-section84",
+        "dsp-copies",
         "nextdoor-floor",
         "twins",
         "twin-graphs",
