@@ -11,7 +11,7 @@ from gnnsample_lab.bench.suite import WORK, Record, Suite, with_spread
 from gnnsample_lab.bench.targets import Target, at_least, at_most
 
 from . import dsp, fastgl, gnnlab, nextdoor, path, pgsampler, twins
-from .cells import WORK_A_BATCH
+from .cells import SEEDS_A_BATCH, WORK_A_BATCH
 
 
 def _cpu(record: Record) -> list[Target]:
@@ -73,9 +73,9 @@ _GENERAL = (
         "every system on the same graphs, model and capacity, one GPU; needs no GPU",
         columns={
             "system": "system", "by": "source", "cache": "cache", "sample": "sample", "overlap": "executor",
-            **WORK_A_BATCH, "sample ms": "sample_ms", "reorder ms": "reorder_ms", "extract ms": "extract_ms",
-            "train ms": "train_ms", "hit %": "hit_percent", "reused %": "reused_percent", "MB a batch": "mb_per_batch",
-            "step ms": "step_ms", "epoch s": "epoch_s", "x dgl": "speedup", "peak MB": "peak_mb",
+            **SEEDS_A_BATCH, **WORK_A_BATCH, "sample ms": "sample_ms", "reorder ms": "reorder_ms",
+            "extract ms": "extract_ms", "train ms": "train_ms", "hit %": "hit_percent", "reused %": "reused_percent",
+            "MB a batch": "mb_per_batch", "step ms": "step_ms", "epoch s": "epoch_s", "x dgl": "speedup", "peak MB": "peak_mb",
         },
         needs_gpu=False,
     ),

@@ -7,6 +7,8 @@ from typing import Any
 
 from gnnsample_lab.bench.suite import Row, number
 
+SEEDS_A_BATCH: dict[str, str | Callable[[Row], Any]] = {"seeds a batch": "batch_size"}
+"""Of a rank where there are several."""
 WORK_A_BATCH: dict[str, str | Callable[[Row], Any]] = {
     "rows a batch": "rows_per_batch",
     "picks a batch": "picks_per_batch",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnnsample_lab.bench.hardness import curve_notes
 from gnnsample_lab.bench.suite import Columns, Percent, Row, Suite, as_recorded, with_spread
-from gnnsample_lab.bench.suites.cells import EPOCH_MS, WORK_A_BATCH
+from gnnsample_lab.bench.suites.cells import EPOCH_MS, SEEDS_A_BATCH, WORK_A_BATCH
 
 from . import papers, targets
 
@@ -18,7 +18,8 @@ def _whose(row: Row) -> str:
 
 
 _RUN: Columns = {
-    "model": "model", "system": "system", "whose": _whose, "sample ms": "sample_ms", "extract ms": "extract_ms",
+    "model": "model", "system": "system", "whose": _whose, **SEEDS_A_BATCH, "sample ms": "sample_ms",
+    "extract ms": "extract_ms",
     "train ms": "train_ms", "step ms": with_spread("step_ms"), "epoch s": "epoch_s",
 }  # fmt: skip
 _CACHE = {"cache GB": "cache_gb", "cached %": "cache_percent", "MB a batch": "mb_per_batch"}
@@ -139,15 +140,16 @@ SUITES = (
         "fastgl-fig11", "suites.fastgl.training.figure11",
         "compute time by aggregation kernel, preprocessing included",
         columns=as_recorded({
-            "system": "system", "whose": _whose, "kernel": "kernel", "train ms": "train_ms", "x": "speedup",
-            "sums ms": "aggregate_ms", "sums x": "aggregate_speedup", "preprocessing %": "preprocess_percent", **_CACHE,
+            "system": "system", "whose": _whose, "kernel": "kernel", **SEEDS_A_BATCH, "train ms": "train_ms",
+            "x": "speedup", "sums ms": "aggregate_ms", "sums x": "aggregate_speedup",
+            "preprocessing %": "preprocess_percent", **_CACHE,
         }),
         paper=_part("figure 11"),
     ),
     Suite(
         "fastgl-fig13", "suites.fastgl.training.figure13", "time to sample an epoch by system",
         columns={
-            "system": "system", "whose": _whose, "strategy": "strategy", "ID map": "id_map",
+            "system": "system", "whose": _whose, "strategy": "strategy", "ID map": "id_map", **SEEDS_A_BATCH,
             "ms a batch": with_spread("sample_ms"),
             "epoch s": "epoch_s", "over dgl": "speedup",
         },
@@ -183,20 +185,22 @@ SUITES = (
         "fastgl-table1", "suites.fastgl.training_scale.table1",
         "device memory left while DGL's configuration trains",
         columns={
-            "features GB": "feature_gb", "in use MB": "peak_mb", "left GB": "left_gb", "of 24 GB": "left_of_24_gb",
+            **SEEDS_A_BATCH, "features GB": "feature_gb", "in use MB": "peak_mb", "left GB": "left_gb",
+            "of 24 GB": "left_of_24_gb",
         },
         paper=_part("table 1", papers.TABLE1, ("graph",), {"paper GB of 24": "left_gb"}),
     ),
     Suite(
         "fastgl-table9", "suites.fastgl.training_scale.table9", "device memory in use by system",
-        columns={"system": "system", "MB": "mb", "over dgl": "over_dgl"},
+        columns={"system": "system", **SEEDS_A_BATCH, "MB": "mb", "over dgl": "over_dgl"},
         paper=_part("table 9", papers.TABLE9, ("graph", "system"), {"paper MB": "mb"}),
     ),
     Suite(
         "fastgl-fig16", "suites.fastgl.training_curves.figure16",
         "loss and accuracy of the fast path over DGL's, three seeds, one GPU (paper: 2); needs no GPU",
         columns=as_recorded({
-            "model": "model", "system": "system", "seed": "seed", "epochs": "epochs", "final loss": "final_loss",
+            "model": "model", "system": "system", "seed": "seed", "epochs": "epochs", **SEEDS_A_BATCH,
+            "final loss": "final_loss",
             "final accuracy %": Percent("final_accuracy"), "split": "split", "of the original %": Percent("original"),
         }),
         paper=_part("figure 16"), targets=targets.curves, notes=curve_notes, needs_gpu=False,

@@ -7,7 +7,7 @@ from typing import Any
 
 from gnnsample_lab.bench.hardness import hardness
 from gnnsample_lab.bench.suite import Percent, Record, Row, Suite, as_recorded, usual_notes, with_spread
-from gnnsample_lab.bench.suites.cells import EPOCH_MS, WORK_A_BATCH, between
+from gnnsample_lab.bench.suites.cells import EPOCH_MS, SEEDS_A_BATCH, WORK_A_BATCH, between
 from gnnsample_lab.bench.suites.cells import milliseconds as _ms
 
 from . import papers, targets
@@ -143,8 +143,8 @@ SUITES = (
         "gnnlab-table1", "suites.gnnlab.breakdown.table1",
         "an epoch by stage and optimisation: GPU sampling, GPU caching, both under one budget; one GPU",
         rests_on=("hit rate",), columns={
-            "system": "system", **WORK_A_BATCH, **_STAGES, "total ms": _ms("total_s"), "p10": _ms("p10_s"),
-            "p90": _ms("p90_s"), "x DGL": "speedup", "cached %": "cache_percent", "hit %": "hit_percent",
+            "system": "system", **SEEDS_A_BATCH, **WORK_A_BATCH, **_STAGES, "total ms": _ms("total_s"),
+            "p10": _ms("p10_s"), "p90": _ms("p90_s"), "x DGL": "speedup", "cached %": "cache_percent", "hit %": "hit_percent",
         },
         paper=_part(
             "table 1", papers.TABLE1, ("graph", "system"),
@@ -170,7 +170,7 @@ SUITES = (
         "an epoch by model, graph (scaled down), system and GPUs; eight GPUs modelled",
         rests_on=("hit rate",), columns=as_recorded({
             "model": "model", "system": "system", "GPUs": "gpus", "split": "split", "switching": _switching,
-            "switched": "switched", **WORK_A_BATCH, **_EPOCH, "x DGL": "speedup",
+            "switched": "switched", **SEEDS_A_BATCH, **WORK_A_BATCH, **_EPOCH, "x DGL": "speedup",
         }),
         paper=_part(
             "table 4", papers.TABLE4, ("graph", "model", "system", "gpus"),
@@ -182,8 +182,8 @@ SUITES = (
         "gnnlab-table5", "suites.gnnlab.epochs.table5",
         "stages of an epoch on two GPUs with cache ratio and hit rate, one budget of GPU memory",
         rests_on=("hit rate",), columns=as_recorded({
-            "model": "model", "system": "system", "split": "split", **WORK_A_BATCH, "budget GB": "budget_gb",
-            "held GB": "held_gb", **_STAGES,
+            "model": "model", "system": "system", "split": "split", **SEEDS_A_BATCH, **WORK_A_BATCH,
+            "budget GB": "budget_gb", "held GB": "held_gb", **_STAGES,
             "copy ms": _ms("copy_s"), "cached %": "cache_percent", "hit %": "hit_percent", **_EPOCH,
         }),
         paper=_part(
@@ -199,7 +199,7 @@ SUITES = (
         "gnnlab-table6", "suites.gnnlab.preprocessing.table6",
         "preprocessing: disk to host, host to GPU, cache, pre-sampling; METIS by itself",
         columns=as_recorded({
-            **WORK_A_BATCH, "cached %": "cache_percent", "disk to host ms": _ms("disk_s"),
+            **SEEDS_A_BATCH, **WORK_A_BATCH, "cached %": "cache_percent", "disk to host ms": _ms("disk_s"),
             "topology to GPU ms": _ms("topology_s"),
             "cache ms": _ms("cache_s"), "pre-sampling ms": _ms("presample_s"), "epoch ms": _ms("epoch_s"),
             "METIS s": "metis_s",
@@ -216,8 +216,8 @@ SUITES = (
     Suite(
         "gnnlab-fig13", "suites.gnnlab.epochs.figure13", "an epoch of the factored design by caching policy",
         rests_on=("hit rate",), columns=as_recorded({
-            "model": "model", "policy": "policy", "GPUs": "gpus", "split": "split", **WORK_A_BATCH, **_EPOCH,
-            "hit %": "hit_percent", "less than degree": "less_than_degree", "less than random": "less_than_random",
+            "model": "model", "policy": "policy", "GPUs": "gpus", "split": "split", **SEEDS_A_BATCH, **WORK_A_BATCH,
+            **_EPOCH, "hit %": "hit_percent", "less than degree": "less_than_degree", "less than random": "less_than_random",
         }),
         paper=_part("figure 13"), needs_gpu=False, notes=_notes,
     ),
@@ -225,14 +225,14 @@ SUITES = (
         "gnnlab-fig14", "suites.gnnlab.scaling.figure14",
         "an epoch against the number of GPUs, by system and number of samplers",
         rests_on=("hit rate",), columns=as_recorded({
-            "series": "series", "GPUs": "gpus", "split": "split", **WORK_A_BATCH, **_EPOCH,
+            "series": "series", "GPUs": "gpus", "split": "split", **SEEDS_A_BATCH, **WORK_A_BATCH, **_EPOCH,
         }),
         paper=_part("figure 14"), needs_gpu=False, notes=_notes,
     ),
     Suite(
         "gnnlab-fig15", "suites.gnnlab.scaling.figure15", "m samplers and n trainers: stages and epoch",
         rests_on=("hit rate",), columns=as_recorded({
-            "split": "split", **WORK_A_BATCH, "sample ms a sampler": _ms("sample_s"),
+            "split": "split", **SEEDS_A_BATCH, **WORK_A_BATCH, "sample ms a sampler": _ms("sample_s"),
             "extract ms a trainer": _ms("extract_s"), "train ms a trainer": _ms("train_s"), **_EPOCH,
             "chosen by": "chosen",
         }),
@@ -244,8 +244,8 @@ SUITES = (
         "accuracy over epochs and over time: the factored design against time sharing, 2 GPUs (paper: 8)",
         columns=as_recorded({
             "model": "model", "system": "system", "GPUs": "gpus", "trainers": "trainers",
-            "updates an epoch": "updates", **WORK_A_BATCH, **EPOCH_MS, "accuracy %": Percent("best_accuracy"),
-            "of the original %": Percent("original"),
+            "updates an epoch": "updates", **SEEDS_A_BATCH, **WORK_A_BATCH, **EPOCH_MS,
+            "accuracy %": Percent("best_accuracy"), "of the original %": Percent("original"),
             "target %": Percent("target"),
             "epochs to it": "epochs_to_target", "updates to it": "updates_to_target", "seconds to it": "s_to_target",
             "x DGL to it": "speedup",
@@ -261,7 +261,7 @@ SUITES = (
         "dynamic switching against none, and the factored design on one GPU",
         rests_on=("hit rate",), columns=as_recorded({
             "part": "part", "model": "model", "system": "system", "GPUs": "gpus", "split": "split",
-            "switching": _switching, "switched": "switched", **WORK_A_BATCH, **_EPOCH, "gain": "gain",
+            "switching": _switching, "switched": "switched", **SEEDS_A_BATCH, **WORK_A_BATCH, **_EPOCH, "gain": "gain",
             "x DGL": "speedup", "x T_SOTA": "over_tsota",
         }),
         paper=_part("figure 17"), needs_gpu=False, notes=_notes,
