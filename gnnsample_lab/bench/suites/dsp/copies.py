@@ -36,11 +36,8 @@ def copies(session: Session) -> dict[str, Any]:
     notes: list[str] = []
     names = volume.graphs(session)
     for name in names:
-        for how in (
-            ("random", "metis")
-            if volume.is_cut_by_metis(name, int(common.graph(session, name).num_edges))
-            else ("random",)
-        ):
+        by_metis = volume.is_cut_by_metis(name, int(common.graph(session, name).num_edges))
+        for how in ("random", "metis") if by_metis else ("random",):
             try:
                 cut = crew.cut_of(session, name, RANKS, how)
             except ImportError as error:
@@ -94,16 +91,9 @@ def _of_parts(session: Session, name: str, how: str, cut: Any) -> list[dict[str,
                 work.append((int(batch.num_nodes), int(batch.num_edges)))
         reads[owner == rank] = 0
         for budget, ranking in found:
-            ids = _hottest(visits, degrees, out_degrees, budget / 100 * topology, owner, rank, ranking, width)
-            _verify(
-                f"{name}, rank {rank}, by {ranking}",
-                ids,
-                degrees,
-                width,
-                budget / 100 * topology,
-                owner,
-                rank,
-            )
+            room = budget / 100 * topology
+            ids = _hottest(visits, degrees, out_degrees, room, owner, rank, ranking, width)
+            _verify(f"{name}, rank {rank}, by {ranking}", ids, degrees, width, room, owner, rank)
             found[budget, ranking] += reads[ids].sum(), reads.sum(), degrees[ids].sum() * width
     rows_, edges = np.rint(np.mean(work, 0)).astype(int).tolist()
     by_degree = {budget: max(found[budget, ranking][0] for ranking in RANKINGS[1:]) for budget in BUDGETS}

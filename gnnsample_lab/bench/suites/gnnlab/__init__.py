@@ -144,7 +144,8 @@ SUITES = (
         "an epoch by stage and optimisation: GPU sampling, GPU caching, both under one budget; one GPU",
         rests_on=("hit rate",), columns={
             "system": "system", **SEEDS_A_BATCH, **WORK_A_BATCH, **_STAGES, "total ms": _ms("total_s"),
-            "p10": _ms("p10_s"), "p90": _ms("p90_s"), "x DGL": "speedup", "cached %": "cache_percent", "hit %": "hit_percent",
+            "p10": _ms("p10_s"), "p90": _ms("p90_s"), "x DGL": "speedup", "cached %": "cache_percent",
+            "hit %": "hit_percent",
         },
         paper=_part(
             "table 1", papers.TABLE1, ("graph", "system"),
@@ -217,7 +218,8 @@ SUITES = (
         "gnnlab-fig13", "suites.gnnlab.epochs.figure13", "an epoch of the factored design by caching policy",
         rests_on=("hit rate",), columns=as_recorded({
             "model": "model", "policy": "policy", "GPUs": "gpus", "split": "split", **SEEDS_A_BATCH, **WORK_A_BATCH,
-            **_EPOCH, "hit %": "hit_percent", "less than degree": "less_than_degree", "less than random": "less_than_random",
+            **_EPOCH, "hit %": "hit_percent", "less than degree": "less_than_degree",
+            "less than random": "less_than_random",
         }),
         paper=_part("figure 13"), needs_gpu=False, notes=_notes,
     ),
