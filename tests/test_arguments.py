@@ -1122,7 +1122,7 @@ TABLE |= {
             "budget_bytes": integer(0, 2**62),
             "owner": [*ids(none=True, bound=None), [0]],
             "rank": RANK,
-            "ranking": choice("visits"),
+            "ranking": choice("hotness"),
             "entry_bytes": [*integer(), 0, 5, 32],
         },
     ),
