@@ -151,11 +151,7 @@ def weights(engine: GpuEngine, edge_weight: Any) -> tuple[Any, Any, Any]:
     import cupy
 
     graph, uses = engine.graph, engine.operator.uses
-    held = kept_with(graph, edge_weight)
-    streams.order(edge_weight, *held.values())
-    if "prefix" not in held:
-        with streams.leasing():
-            held["prefix"] = integer_weights(graph.indptr, cupy.asarray(edge_weight)).prefix
+    held = kept_sums(graph, edge_weight)
     if "weight" not in held and uses & _READS_WEIGHT:
         with streams.leasing():
             held["weight"] = cupy.diff(held["prefix"]).astype(np.uint32)
@@ -166,6 +162,21 @@ def weights(engine: GpuEngine, edge_weight: Any) -> tuple[Any, Any, Any]:
         kernel(engine.grid(graph.num_nodes * 32), (256,), args)
         held["max_weight"] = most  # only now: an interrupt before would leave it unfilled
     return held["prefix"], held.get("weight"), held.get("max_weight")
+
+
+def kept_sums(graph: Any, edge_weight: Any) -> dict[str, Any]:
+    """:func:`kept_with`, with the weights' sums as ``"prefix"``, ``uint64[E + 1]``, on the graph's device."""
+    held = kept_with(graph, edge_weight)
+    streams.order(edge_weight, *held.values())
+    if "prefix" not in held:
+        if graph.device == "cpu":
+            held["prefix"] = integer_weights(graph.indptr, to_host(edge_weight)).prefix
+        else:
+            import cupy
+
+            with streams.leasing():
+                held["prefix"] = integer_weights(graph.indptr, cupy.asarray(edge_weight)).prefix
+    return held
 
 
 def kept_with(graph: Any, edge_weight: Any) -> dict[str, Any]:
@@ -194,12 +205,8 @@ def streamed(
     """
     from .streaming.run import StreamedGraph
 
-    there = graph.device == "cpu"
-    host, held = graph if there else graph.to("cpu", features=False), None
-    if edge_weight is not None:
-        held = kept_with(graph, edge_weight) if there else {}
-        if "prefix" not in held:
-            held["prefix"] = integer_weights(host.indptr, to_host(edge_weight)).prefix
+    host = graph if graph.device == "cpu" else graph.to("cpu", features=False)
+    held = None if edge_weight is None else kept_sums(host, to_host(edge_weight))
     if as_published:
         return StreamedGraph(host, graph_bytes, operator, held, across_bus=False, kept=False)
     return StreamedGraph(host, graph_bytes, operator, held)

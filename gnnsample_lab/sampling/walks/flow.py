@@ -9,7 +9,6 @@ This file has the CPU twin; the kernel is in ``flow.cu``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import Any
 
@@ -21,7 +20,6 @@ from gnnsample_lab.device import kernels, philox, runtime, streams
 from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.sampling.neighbors.plan import as_argument
-from gnnsample_lab.sampling.weights import integer_weights
 
 MAX_LENGTH = 2**24
 MAX_BIAS = 2.0**12
@@ -69,7 +67,7 @@ def flow_walks(
         TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.
         RuntimeError: ``device="cuda"`` without a usable GPU.
     """
-    from gnnsample_lab.sampling.engine.plan import kept_with
+    from gnnsample_lab.sampling.engine.plan import kept_sums
     from gnnsample_lab.sampling.engine.run import check_roots, moved
 
     check_graph(graph)
@@ -90,12 +88,7 @@ def flow_walks(
         starts = starts.reshape(-1).astype(np.int64)
         prefix = None
         if weighted and graph.edge_weight is not None:
-            held = kept_with(graph, graph.edge_weight)
-            streams.order(graph.edge_weight, *held.values())
-            if "prefix" not in held:
-                with streams.leasing() if target == "cuda" else contextlib.nullcontext():
-                    held["prefix"] = integer_weights(graph.indptr, graph.edge_weight).prefix
-            prefix = held["prefix"]
+            prefix = kept_sums(graph, graph.edge_weight)["prefix"]
         factors = _factors(graph, prefix, p, q)
         run = _run_cpu if target == "cpu" else _run_gpu
         return run(graph, prefix, starts, length, factors, seed, first_walker)

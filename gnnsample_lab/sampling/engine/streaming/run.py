@@ -72,8 +72,7 @@ class StreamedGraph:
 
     def __init__(
         self, graph: Any, graph_bytes: int, operator: Any, weights: dict[str, Any] | None = None, *,
-        slots: int | None = None,
-        across_bus: bool = True, kept: bool = True,
+        slots: int | None = None, across_bus: bool = True, kept: bool = True,
     ) -> None:  # fmt: skip
         import cupy
 
