@@ -503,7 +503,7 @@ LINES: tuple[Line, ...] = (
 )  # fmt: skip
 
 
-UNRECORDED = frozenset({_STREAMED, _END_TO_END, _STREAMED_OURS})
+UNRECORDED: frozenset[str] = frozenset()
 """Lines of which the shipped records may not know yet; whoever renews these records takes them off this list."""
 
 

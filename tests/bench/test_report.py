@@ -32,8 +32,6 @@ NOT_YET = {
     ("gnnlab-designs", "shared: picks a batch"),
     ("ladder", "balance"),
     *(("gnnlab-table6", header) for header in ("rows a batch", "picks a batch")),
-    ("nextdoor-table5", "published: sample ms"),
-    ("nextdoor-table5", "published: epoch s"),
     *(("path", header) for header in ("L2", "latency us", "host us")),
     ("systems", "picks a batch"),
 }

@@ -92,22 +92,23 @@ SUITES = (
         columns={
             "app": "app", "index": "index", "SP M sectors": "sample_msectors",
             "transit M sectors": "transit_msectors", "transit of SP": "ratio", "index of it": "index_share",
-            "origin": "origin",
+            "origin": "origin", "recorded at": "state",
         },
         paper=_part("figure 8"), one_by_one="suites.nextdoor.profile.graphs", merge=by_graph.merged,
+        shown=by_graph.shown,
         seconds=700,  # with table 4, whose numbers come from the same runs of the profiler
     ),
     Suite(
         "nextdoor-table4", "suites.nextdoor.profile.table4", "store efficiency and multiprocessor activity",
         columns={
             "app": "app", "index": "index", "store efficiency %": "store_percent", "SM activity %": "sm_percent",
-            "origin": "origin",
+            "origin": "origin", "recorded at": "state",
         },
         paper=_part(
             "table 4", papers.TABLE4, ("graph", "app"),
             {"paper stores %": "store_percent", "paper SM %": "sm_percent"},
         ),
-        one_by_one="suites.nextdoor.profile.graphs", merge=by_graph.merged,
+        one_by_one="suites.nextdoor.profile.graphs", merge=by_graph.merged, shown=by_graph.shown,
     ),
     Suite(
         "nextdoor-section84", "suites.nextdoor.memory.section84",

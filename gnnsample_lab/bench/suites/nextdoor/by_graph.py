@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gnnsample_lab.bench.record import commit_of
 from gnnsample_lab.bench.suite import Record
 
 MEASURED = "measured by ncu"
@@ -66,6 +67,12 @@ def merged(old: Record, new: Record) -> Record:
         "seconds": sum(each["seconds"] for each in facts.values()),
         "verification": {"profiled_runs": profiled(every)},
     }  # fmt: skip
+
+
+def shown(record: Record) -> list[dict[str, Any]]:
+    """The rows, each with the commit that its graph was measured at as ``state``."""
+    facts = _facts(record)
+    return [row | {"state": commit_of(facts[row["graph"]]["environment"])} for row in record["rows"]]
 
 
 def profiled(rows: list[dict[str, Any]]) -> int:
