@@ -14,6 +14,9 @@ from typing import Any, Protocol
 
 NEEDED = 3
 """Timed launches for each number of mini-batches. One launch before them is not timed: it compiles and allocates."""
+AGAIN = 1_000
+"""Launches after which the numbers are timed once more: where the host was slow for a while, launches looked dearer
+than they are, and too many mini-batches would share one for good."""
 GROWING = 8
 """Launches of each number of mini-batches that are left out at most because the memory pool grew meanwhile: the GPU
 waits for memory then, which later launches have. A caller that keeps all results would let it grow for ever."""
@@ -85,11 +88,17 @@ class Waves:
         self._pending: list[tuple[int, Any, Any]] = []
         self._times: dict[int, list[float]] = {}
         self._settled: dict[int, int] = {}
+        self._needed = NEEDED
+        self._until_again = AGAIN
 
     @property
     def us(self) -> dict[int, float]:
-        """Mini-batches per launch -> microseconds of GPU time per mini-batch, the median of launches timed so far."""
-        return {size: statistics.median(times) for size, times in sorted(self._times.items())}
+        """Mini-batches per launch -> microseconds of GPU time per mini-batch, the median of launches timed so far.
+
+        Of an even number of times it is the lower one in the middle: of two looks, on a host that was slow during one,
+        the other counts.
+        """
+        return {size: statistics.median_low(times) for size, times in sorted(self._times.items())}
 
     def settled(self, count: int) -> int | None:
         """The final number of mini-batches per launch for calls with ``count``; None while numbers are tried.
@@ -120,7 +129,12 @@ class Waves:
             yield from self.untimed(count)
             return
         if self.settled(count):
-            yield from self._split(count, size)
+            for launched in self._split(count, size):
+                self._until_again -= 1
+                yield launched
+            if self._until_again <= 0 and self._needed == NEEDED:
+                self._needed = 2 * NEEDED
+                self._settled.clear()
             return
         before, held = self.clock.mark(), self.clock.memory()
         for launched in self._split(count, size):
@@ -151,7 +165,7 @@ class Waves:
         self._read()
         highest, us = self._highest(count), self.us
         for size in self._candidates(highest):
-            if self._timed.get(size, 0) < NEEDED:
+            if self._timed.get(size, 0) < self._needed:
                 return size
         if any(size <= highest for size, _, _ in self._pending):
             return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gnnsample_lab.minibatch.waves import GROWING, NEEDED, Waves
+from gnnsample_lab.minibatch.waves import AGAIN, GROWING, NEEDED, Waves
 
 
 class MadeUpClock:
@@ -157,6 +157,25 @@ def test_one_slow_launch_does_not_decide():
         for size in waves.timed(8):
             clock.now += COSTS["in between"][size] * size + next(hiccup)
     assert waves.settled(8) == 4
+
+
+def test_a_host_that_was_slow_for_a_while_does_not_decide_for_good():
+    """A launch costs much while numbers are tried, so that all share one; on the quick host two at a time are best."""
+    waves, clock = made(4, 8)
+    slow = {size: us + 2_000 / size for size, us in COSTS["in between"].items()}
+    while not waves.settled(8):
+        call(waves, clock, 8, slow)
+    assert waves.settled(8) == 8
+    quick = {1: 90, 2: 40, 4: 55, 8: 60}
+    for _ in range(AGAIN + 1):
+        call(waves, clock, 8, quick)
+    while not waves.settled(8):
+        call(waves, clock, 8, quick)
+    assert waves.settled(8) == 2 and waves.us[2] == 40
+    marks = clock.marks
+    for _ in range(2 * AGAIN):
+        call(waves, clock, 8, quick)
+    assert clock.marks == marks, "it looks again once"
 
 
 def test_launches_that_wait_for_memory_do_not_decide():

@@ -104,51 +104,55 @@ def _l2(session: Session, work: list[Any]) -> dict[str, str]:
     return {"l2": l2_state(touched, session.l2_bytes())}
 
 
+def _rungs_on(session: Session, name: str) -> tuple[list[dict[str, Any]], int]:
+    """A row for each rung on a graph, and how many maps were checked."""
+    rows: list[dict[str, Any]] = []
+    checked = 0
+    graph = common.graph(session, name)
+    size = common.batch_size(name, graph)
+    epoch = -(-len(common.train_seeds(graph)) // size)
+    batches = common.batches(session, name, min(_COUNT, epoch))
+    work = [(batch.seeds, [picks.neighbors for picks in batch.picks]) for batch in batches]
+    twin = [relabel(to_host(s), list(map(to_host, n)), graph.num_nodes, device="cpu") for s, n in work[:1]]
+    wall: dict[str, dict[str, float]] = {}
+    gpu: dict[str, dict[str, float] | None] = {}
+    for rung in rungs():
+        table = IdMap(rung, graph.num_nodes, graph.indices.dtype, common.device())
+        for i, (seeds, neighbors) in enumerate(work[:_CHECKED]):
+            mapped = table.map_hops(seeds, neighbors)
+            _check(mapped, seeds, neighbors, f"{rung} on {name}, batch {i}")
+            if i < len(twin) and mapped.canonical() != twin[i].canonical():
+                raise VerificationError(
+                    f"{rung} on {name}: another ID map than the CPU twin's; nothing is timed"
+                )
+            checked += 1
+        wall[rung] = timing.spread(timing.wall_times(functools.partial(_map, table, work), len(work)))
+        gpu[rung] = _gpu_times(table, work)
+    l2 = _l2(session, work)
+    times = {rung: found["us"] for rung, found in wall.items()}
+    gpu_us = {rung: found["us"] if found else None for rung, found in gpu.items()}
+    for rung, us in times.items():
+        rows.append({
+            "graph": name, "id_map": rung, "form": FORMS.get(rung, "ours"), "batch_size": size,
+            "fanouts": list(common.FANOUTS),
+            "picks": round(float(np.mean([sum(n.size for n in neighbors) for _, neighbors in work]))),
+            "nodes": round(float(np.mean([batch.num_nodes for batch in batches]))),
+            **l2, "map_us": us, "epoch_s": us * epoch / 1e6, "num_batches": epoch, "speedup": times[BASELINE] / us,
+            "gpu_us": gpu_us[rung], "gpu_speedup": _ratio(gpu_us[BASELINE], gpu_us[rung]),
+            "spread": {
+                "map_us": timing.around(wall[rung]), "gpu_us": timing.around(gpu[rung] or {}),
+            },
+        })  # fmt: skip
+    session.say(f"{name}: " + ", ".join(f"{rung} {us:.0f} us" for rung, us in times.items()))
+    return rows, checked
+
+
 def table8(session: Session) -> dict[str, Any]:
     """Wall time of the ID map of a mini-batch, host synchronisation included."""
     large = () if session.quick else ("mag-like", "papers100M-like")
     names = common.names(session, "reddit-like", "products-like", *large)
-    rows: list[dict[str, Any]] = []
-    checked = 0
-    for name in names:
-        graph = common.graph(session, name)
-        size = common.batch_size(name, graph)
-        epoch = -(-len(common.train_seeds(graph)) // size)
-        batches = common.batches(session, name, min(_COUNT, epoch))
-        work = [(batch.seeds, [picks.neighbors for picks in batch.picks]) for batch in batches]
-        twin = [
-            relabel(to_host(s), list(map(to_host, n)), graph.num_nodes, device="cpu") for s, n in work[:1]
-        ]
-        wall: dict[str, dict[str, float]] = {}
-        gpu: dict[str, dict[str, float] | None] = {}
-        for rung in rungs():
-            table = IdMap(rung, graph.num_nodes, graph.indices.dtype, common.device())
-            for i, (seeds, neighbors) in enumerate(work[:_CHECKED]):
-                mapped = table.map_hops(seeds, neighbors)
-                _check(mapped, seeds, neighbors, f"{rung} on {name}, batch {i}")
-                if i < len(twin) and mapped.canonical() != twin[i].canonical():
-                    raise VerificationError(
-                        f"{rung} on {name}: another ID map than the CPU twin's; nothing is timed"
-                    )
-                checked += 1
-            wall[rung] = timing.spread(timing.wall_times(functools.partial(_map, table, work), len(work)))
-            gpu[rung] = _gpu_times(table, work)
-        l2 = _l2(session, work)
-        times = {rung: found["us"] for rung, found in wall.items()}
-        gpu_us = {rung: found["us"] if found else None for rung, found in gpu.items()}
-        for rung, us in times.items():
-            rows.append({
-                "graph": name, "id_map": rung, "form": FORMS.get(rung, "ours"), "batch_size": size,
-                "fanouts": list(common.FANOUTS),
-                "picks": round(float(np.mean([sum(n.size for n in neighbors) for _, neighbors in work]))),
-                "nodes": round(float(np.mean([batch.num_nodes for batch in batches]))),
-                **l2, "map_us": us, "epoch_s": us * epoch / 1e6, "num_batches": epoch, "speedup": times[BASELINE] / us,
-                "gpu_us": gpu_us[rung], "gpu_speedup": _ratio(gpu_us[BASELINE], gpu_us[rung]),
-                "spread": {
-                    "map_us": timing.around(wall[rung]), "gpu_us": timing.around(gpu[rung] or {}),
-                },
-            })  # fmt: skip
-        session.say(f"{name}: " + ", ".join(f"{rung} {us:.0f} us" for rung, us in times.items()))
+    found = [session.piece((name,), functools.partial(_rungs_on, session, name)) for name in names]
+    rows, checked = [row for rows, _ in found for row in rows], sum(checked for _, checked in found)
     return {
         "settings": {
             "device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS,

@@ -7,6 +7,7 @@ the same vertices, and both accuracies.
 
 from __future__ import annotations
 
+import functools
 import statistics
 from dataclasses import replace
 from typing import Any
@@ -44,17 +45,14 @@ def inference(session: Session) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     verified = 0
     on_gpu = common.device() == "cuda"
-    speeds = bandwidths(session) if on_gpu else {}
+    speeds = session.piece(("bandwidths",), functools.partial(bandwidths, session)) if on_gpu else {}
     for name in names:
-        host = replace(common.graph(session, name, features=True), edge_weight=None, validate=False)
-        graph = host.to(common.device())
         for model in MODELS[:1] if session.quick else MODELS:
-            network = _trained(session, name, graph, model)
-            verified += _verify(name, graph, network)
-            rows += _layers(name, graph, model, network, speeds)
-            if on_gpu:
-                rows += _streamed(session, name, host, graph, model, network)
-            rows.append(_whole(session, name, graph, model, network))
+            found, checked = session.piece(
+                (name, model), functools.partial(_of, session, name, model, speeds)
+            )
+            rows += found
+            verified += checked
     return {
         "settings": {
             "device": common.device(), "hidden": HIDDEN, "fanouts": common.FANOUTS, "batch_size": common.BATCH,
@@ -73,6 +71,20 @@ def inference(session: Session) -> dict[str, Any]:
         "verification": {"inferences_equal_to_the_whole_graph_as_one_mini_batch": verified},
         "graphs": common.facts(session, names), "rows": rows,
     }  # fmt: skip
+
+
+def _of(
+    session: Session, name: str, model: str, speeds: dict[str, float]
+) -> tuple[list[dict[str, Any]], int]:
+    """Rows of a model on a graph, and how many inferences were verified."""
+    host = replace(common.graph(session, name, features=True), edge_weight=None, validate=False)
+    graph = session.kept(("inference", name), functools.partial(host.to, common.device()))
+    network = _trained(session, name, graph, model)
+    verified = _verify(name, graph, network)
+    rows = _layers(name, graph, model, network, speeds)
+    if common.device() == "cuda":
+        rows += _streamed(session, name, host, graph, model, network)
+    return [*rows, _whole(session, name, graph, model, network)], verified
 
 
 def _trained(session: Session, name: str, graph: Any, model: str) -> Any:

@@ -7,6 +7,7 @@ time of a batch of ``pyg.NeighborLoader`` over an epoch in which nothing is done
 from __future__ import annotations
 
 import functools
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -216,12 +217,16 @@ def _loader_row(session: Session, name: str, with_x: bool) -> dict[str, Any]:
         batch_size=LOADER_SEEDS, device="cuda", cache_ratio=1.0 if with_x else None,
     )  # fmt: skip
 
+    batches = min(LOADER_BATCHES, len(loader))
+
+    def epoch(_: int = 0) -> None:
+        for _batch in itertools.islice(loader, batches):
+            pass
+
     def taken() -> float:
         timing.synchronize()
-        began, batches = time.perf_counter(), 0
-        for batches, _batch in enumerate(loader, 1):
-            if batches == LOADER_BATCHES:
-                break
+        began = time.perf_counter()
+        epoch()
         timing.synchronize()
         return (time.perf_counter() - began) * 1e6 / batches
 
@@ -235,6 +240,8 @@ def _loader_row(session: Session, name: str, with_x: bool) -> dict[str, Any]:
         # How many mini-batches share a launch was found by timing the first ones, on this host.
         "launched": loader.node_sampler.sampler.reason,
     }  # fmt: skip
+    busy = timing.busy_us(epoch, 1)
+    row["busy_us"] = None if busy is None else busy / batches
     if with_x:
         row["bound_us"] = least_us = 2 * batch.x.nbytes / copy_bandwidth_gbps() / 1e3
         bound.refuse_undercut(f"{name}, NeighborLoader", least_us, [found["us"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Iterator
@@ -32,46 +33,50 @@ def generating(session: Session) -> dict[str, Any]:
         VerificationError: the devices made different graphs.
         MemoryError: the limit was too little for one.
     """
-    import cupy
-
-    pool = cupy.get_default_memory_pool()
-    rows, compared = [], 0
+    rows = []
     for name, scale, seed in CASES:
         if session.chosen is not None and name not in session.chosen:
             continue
         if session.quick and scale * catalogue.entry(name)["num_edges"] > CHECKED_EDGES:
             continue
-        pool.free_all_blocks()
-        pool.set_limit(size=LIMIT_BYTES)
-        try:
-            graph, first = _timed(name, scale, seed, "cuda")
-            del graph
-            graph, again = _timed(name, scale, seed, "cuda")
-        finally:
-            pool.set_limit(size=0)
-        row = {
-            "graph": name, "scale": scale, "seed": seed, "nodes": graph.num_nodes, "edges": graph.num_edges,
-            "first_s": first, "gpu_s": again, "cpu_s": None, "digest": None,
-        }  # fmt: skip
-        if graph.num_edges <= COMPARED_EDGES:
-            row["digest"] = graph.to("cpu").digest()
-            del graph
-            with _on_cpu():
-                other, row["cpu_s"] = _timed(name, scale, seed, "cpu")
-            if other.digest() != row["digest"]:
-                raise VerificationError(
-                    f"the CPU makes another {name} at scale {scale}, seed {seed}, than the GPU"
-                )
-            compared += 1
-            del other
-        else:
-            del graph
-        session.say(f"{name} x {scale:g}: {row['edges']:,} edges, GPU {again:.2f} s, CPU {row['cpu_s']}")
+        row = session.piece((name, scale, seed), functools.partial(_case, name, scale, seed))
+        session.say(
+            f"{name} x {scale:g}: {row['edges']:,} edges, GPU {row['gpu_s']:.2f} s, CPU {row['cpu_s']}"
+        )
         rows.append(row)
     return {
         "settings": {"limit_bytes": LIMIT_BYTES, "features": False, "checked_edges": CHECKED_EDGES},
-        "verification": {"graphs_equal_on_both_devices": compared}, "graphs": {}, "rows": rows,
+        "verification": {"graphs_equal_on_both_devices": sum(row["digest"] is not None for row in rows)},
+        "graphs": {}, "rows": rows,
     }  # fmt: skip
+
+
+def _case(name: str, scale: float, seed: int) -> dict[str, Any]:
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    pool.set_limit(size=LIMIT_BYTES)
+    try:
+        graph, first = _timed(name, scale, seed, "cuda")
+        del graph
+        graph, again = _timed(name, scale, seed, "cuda")
+    finally:
+        pool.set_limit(size=0)
+    row = {
+        "graph": name, "scale": scale, "seed": seed, "nodes": graph.num_nodes, "edges": graph.num_edges,
+        "first_s": first, "gpu_s": again, "cpu_s": None, "digest": None,
+    }  # fmt: skip
+    if graph.num_edges <= COMPARED_EDGES:
+        row["digest"] = graph.to("cpu").digest()
+        del graph
+        with _on_cpu():
+            other, row["cpu_s"] = _timed(name, scale, seed, "cpu")
+        if other.digest() != row["digest"]:
+            raise VerificationError(
+                f"the CPU makes another {name} at scale {scale}, seed {seed}, than the GPU"
+            )
+    return row
 
 
 def _timed(name: str, scale: float, seed: int, device: str) -> tuple[Graph, float]:
