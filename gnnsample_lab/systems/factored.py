@@ -21,7 +21,7 @@ from gnnsample_lab.pipeline.captured import is_captured
 from gnnsample_lab.pipeline.clock import StageClock
 from gnnsample_lab.pipeline.executors import Stages, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Member, Split, Swaps
-from gnnsample_lab.pipeline.factored.slots import PeerSlots, header_of, pack
+from gnnsample_lab.pipeline.factored.slots import OwnSlots, PeerSlots, header_of, pack
 from gnnsample_lab.pipeline.features import CachedSource
 from gnnsample_lab.pipeline.memory import NOTHING, Held, held_by_others, reset_pools
 from gnnsample_lab.pipeline.plan import EpochPlan
@@ -51,6 +51,8 @@ SLOT_TRIALS, SLOT_MARGIN = 4, 1.25
 TRIAL_STEPS = 4
 """Mini-batches by which stage times are measured, after one that compiles what there is to compile, or those until
 steps are replayed."""
+TRIAL = ("sample", "put", "get", "extract", "train")
+"""Stages whose times decide how many ranks sample: a sampler hands over what it has sampled, a trainer fetches it."""
 LOOK_S = 0.02
 """Seconds between looks for what rank 0 has found out."""
 _groups: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], Any]] = weakref.WeakKeyDictionary()
@@ -73,7 +75,7 @@ def train_factored(
         begin = time.perf_counter()
         with rank.stage("prepare"):
             known = rank.world_size if options["swap"] else options["samplers"]
-            times = _measured(rank, graph, given, device, known, slots)
+            times = _measured(rank, graph, {**given, "handover": options["handover"]}, device, known, slots)
             split = _split(rank.world_size, options, times)
             split.check_capacity(job["batches"])
             member, ratio, kernel, notes = _member(rank, graph, given, device, split, address, slots)
@@ -110,7 +112,7 @@ def train_factored(
         "handover": split.handover, "swap": split.swap,
         "staleness": split.staleness, "pipelined": split.pipelined, "capacity": split.queue_capacity(),
         "budget_gb": given["budget_gb"], "cache_gb": given["cache_gb"],
-        "trial_us": None if times is None else [t * 1e6 for t in times],
+        "trial_us": None if times is None else {name: s * 1e6 for name, s in zip(TRIAL, times, strict=True)},
     }  # fmt: skip
     return {
         "records": records, "setup_us": setup_us, "ratio": ratio, "settings": settings,
@@ -139,9 +141,9 @@ def _split(ranks: int, options: dict[str, Any], times: list[float] | None) -> Sp
         samplers, switching = ranks, True
     if samplers is None:
         assert times is not None
-        sample_s, extract_s, train_s = times
-        trainer_s = trainer_time(extract_s, train_s, options["pipelined"])
-        samplers = num_samplers(ranks, sample_s, trainer_s, keep_trainer=not switching)
+        sample_s, put_s, get_s, extract_s, train_s = times
+        trainer_s = trainer_time(get_s + extract_s, train_s, options["pipelined"])
+        samplers = num_samplers(ranks, sample_s + put_s, trainer_s, keep_trainer=not switching)
     if switching is None:
         switching = samplers == ranks
     return Split(
@@ -153,7 +155,7 @@ def _split(ranks: int, options: dict[str, Any], times: list[float] | None) -> Sp
 def _measured(
     rank: Any, graph: Any, given: dict[str, Any], device: str, samplers: int | None, slots: Path
 ) -> list[float] | None:
-    """Mean seconds of sampling, extraction and training a mini-batch, by a trial on rank 0; None where not needed."""
+    """Mean seconds of the stages of :data:`TRIAL` for a mini-batch, by a trial on rank 0; None where not needed."""
     if samplers is not None:
         return None
     times: list[float] = _from_zero(
@@ -179,12 +181,19 @@ def _from_zero(rank: Any, file: Path, make: Callable[[], np.ndarray]) -> np.ndar
 
 
 def trial_times(graph: Any, given: dict[str, Any], device: str) -> list[float]:
-    """Mean seconds of the three stages, one after the other on this process's device, on a copy of the model."""
+    """Mean seconds of the stages of :data:`TRIAL`, one after the other on this process's device, with a model's copy.
+
+    Samples are handed over within the process, in the way of ``given["handover"]``: to host memory and back, or by one
+    copy on the device.
+    """
     from .train import prepare
 
+    given = dict(given)
+    peers = given.pop("handover", "host") == "peer"
     small = {**given, "model": copy.deepcopy(given["model"]), "executor": "serial", "reorder": "none"}
     trainer = prepare(graph, device=device, **small).trainer
     trainer.model.train()
+    slots = OwnSlots(trainer.sampler.device)
     for steps in (trainer.warm_up_steps, TRIAL_STEPS):
         clock = StageClock(device)
         epoch = trainer.sampler.epoch(trainer.seeds, trainer.batch_size)
@@ -195,12 +204,18 @@ def trial_times(graph: Any, given: dict[str, Any], device: str) -> list[float]:
         done = 0
         while done < steps and (window := stages.sample_window()):
             for marked in window:
+                with clock.stage("put"):
+                    arrays = pack(marked.batch, marked.marks)
+                    header = [array.copy() for array in arrays.values()] if peers else slots.write(0, arrays)
+                if not peers:
+                    with clock.stage("get"):
+                        slots.read(0, header)
                 ready = stages.extract(marked)
                 with clock.stage("train"):
                     trainer.step(ready.batch, ready.x)
                 done += 1
         spent, _ = clock.finish()
-    return [spent.get(stage, 0.0) / 1e6 / max(done, 1) for stage in ("sample", "extract", "train")]
+    return [spent.get(stage, 0.0) / 1e6 / max(done, 1) for stage in TRIAL]
 
 
 def _member(

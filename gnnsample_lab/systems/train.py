@@ -381,7 +381,7 @@ def train(
         capacity: mini-batches that a queue holds. None: 2 in ``"overlapped"`` (DSP, section 5); in ``"factored"`` an
             epoch with switching, two a trainer without.
         samplers: of ``"factored"``: ranks that sample; None: N_s = ceil(N_g / (K + 1)) from stage times that a trial
-            measures (GNNLab, section 5.3).
+            measures, with those of handing samples over (GNNLab, section 5.3).
         switching: of ``"factored"``: samplers that have sampled all train while their profit is positive (GNNLab,
             section 5.3). None: where all ranks sample.
         staleness: of ``"factored"``: updates that a trainer may be ahead of the slowest; 0: all update together; None:

@@ -290,9 +290,10 @@ def test_the_number_of_samplers_follows_the_stage_times(graph, three_ranks):
     found = lab.train(
         graph, ranked.Slow(0.1), executor="factored", ranks=three_ranks, evaluate=False, **QUICK
     )
-    sample_s, extract_s, train_s = (us / 1e6 for us in found.settings["trial_us"])
-    assert train_s > 0.1
-    rule = num_samplers(3, sample_s, trainer_time(extract_s, train_s), keep_trainer=True)
+    times = {stage: us / 1e6 for stage, us in found.settings["trial_us"].items()}
+    assert times["train"] > 0.1 and min(times.values()) > 0
+    trainer_s = trainer_time(times["get"] + times["extract"], times["train"])
+    rule = num_samplers(3, times["sample"] + times["put"], trainer_s, keep_trainer=True)
     assert found.settings["samplers"] == rule
 
 
@@ -334,7 +335,7 @@ def test_ranks_wait_for_what_rank_0_finds_out_as_long_as_it_takes(graph, tmp_pat
     def late(*_: Any) -> Any:
         assert not list(tmp_path.glob(f"{what}.npy"))
         time.sleep(0.5)
-        return [0.1, 0.2, 0.3] if what == "trial" else hotness(graph, "degree")
+        return [0.1, 0.2, 0.3, 0.4, 0.5] if what == "trial" else hotness(graph, "degree")
 
     monkeypatch.setattr(factored, "trial_times", late)
     monkeypatch.setattr(factored, "ranked", late)
@@ -353,7 +354,9 @@ def test_ranks_wait_for_what_rank_0_finds_out_as_long_as_it_takes(graph, tmp_pat
     for thread in threads:
         thread.join(LONG_S)
     expected = (
-        [0.1, 0.2, 0.3] if what == "trial" else hottest_first(hotness(graph, "degree"), graph.num_nodes)
+        [0.1, 0.2, 0.3, 0.4, 0.5]
+        if what == "trial"
+        else hottest_first(hotness(graph, "degree"), graph.num_nodes)
     )
     for index in range(3):
         assert list(found[index]) == list(expected)
@@ -600,5 +603,8 @@ def test_the_trial_times_steps_as_they_will_run(graph, monkeypatch, captured):
 
     monkeypatch.setattr(factored_setup, "prepare", prepared)
     given = {name: value for name, value in QUICK.items() if name != "device"}
-    *_, train_s = factored.trial_times(graph, {"model": "gcn", "executor": None, **given}, "cpu")
+    *_, put_s, get_s, _, train_s = factored.trial_times(
+        graph, {"model": "gcn", "executor": None, **given}, "cpu"
+    )
     assert train_s < 0.2 and len(calls) > factored.TRIAL_STEPS
+    assert 0 < put_s < 0.2 and 0 < get_s < 0.2, "what is handed over, once a mini-batch"
