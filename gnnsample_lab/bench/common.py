@@ -22,10 +22,9 @@ from gnnsample_lab.sampling.walks.pinsage import AS_RELEASED
 
 from .record import graph_facts, scaled
 from .session import Session
+from .suite import AS_LEFT as AS_LEFT
 
 BATCH = 8000
-AS_LEFT = "as left"
-"""Of the L2 cache in a row: neither flushed nor warmed."""
 FANOUTS = (15, 10, 5)
 """FastGL's and GNNLab's 3 layers, 15 picks next to the seeds: both count layers from the input, 5, 10, 15."""
 KINDS = ("k-hop", "weighted", "walks")

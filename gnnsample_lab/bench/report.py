@@ -132,6 +132,8 @@ def _columns(record: dict[str, Any], rows: Sequence[Row]) -> dict[str, Cell]:
         if old and isinstance(cell, str) and not any(cell.partition(".")[0] in row for row in rows):
             continue
         found[header] = _field(cell) if isinstance(cell, str) else cell
+    if SUITES[record["suite"]].l2 and any("l2" in row for row in rows):
+        found["L2"] = _field("l2")
     return found | _published(record)
 
 

@@ -18,7 +18,7 @@ from gnnsample_lab.graph import catalogue
 from . import record as records
 from . import report, schema, source
 from . import stale as staleness
-from .suite import Unavailable
+from .suite import L2, Unavailable
 from .suites import SUITES, targets_of
 
 
@@ -95,10 +95,21 @@ def run(
         record["resumed"] = resumed
         record["seconds"] += kept.earlier_seconds
     record["settings"] = {"quick": session.quick, **record["settings"]}
+    _tell_l2(record)
     record["paper"] = SUITES[name].paper
     record = records.plain(record)
     record["targets"] = [target._asdict() for target in targets_of(record)]
     return record
+
+
+def _tell_l2(record: dict[str, Any]) -> None:
+    """Say in each row that was measured on a GPU how it found the L2, where the suite says it of all."""
+    l2 = SUITES[record["suite"]].l2
+    if l2 and record["environment"]["gpu"]:
+        record["settings"].setdefault("l2", L2[l2])
+        for row in record["rows"]:
+            if not records.is_modelled(row):
+                row.setdefault("l2", l2)
 
 
 def _alike(name: str, session: Any, ran: dict[str, Any], at: dict[str, Any]) -> dict[str, Any]:

@@ -100,6 +100,14 @@ def _is_known(cell: str | Callable[[Row], Any], rows: Sequence[Row]) -> bool:
     return not isinstance(field_, str) or not rows or any(field_.partition(".")[0] in row for row in rows)
 
 
+AS_LEFT, EMPTIED = "as left", "cold"
+L2 = {
+    AS_LEFT: f"{AS_LEFT}: never flushed, work finds what the work before it left",
+    EMPTIED: f"{EMPTIED}: Nsight Compute empties it before each kernel",
+}
+"""What a row's word for how its work finds the L2 cache means, in suites whose rows all have the same one."""
+
+
 @dataclass(frozen=True)
 class Suite:
     """One suite, declared in the ``__init__.py`` of the folder that holds its function.
@@ -120,6 +128,8 @@ class Suite:
         rests_on: quantities of a sample (as in the suite ``twins``) that its numbers follow from; a twin that is not
             like its original in them is titled as not comparable with it.
         merge: from the record on the disk and a new one to what is saved, for a suite whose graphs share a record.
+        l2: how rows find the GPU's L2 cache, where all are alike: a key of :data:`L2`. Suites whose rows differ, or
+            count what no cache changes, leave it empty.
         seconds: that a full run takes, where none was recorded and five times a quick one's would be wrong; 0: not
             known. A recorded full run counts in its place.
     """
@@ -138,6 +148,7 @@ class Suite:
     one_by_one: str = ""
     rests_on: tuple[str, ...] = ()
     merge: Callable[[Record, Record], Record] | None = None
+    l2: str = ""
     seconds: float = 0.0
 
     def function(self) -> Callable[..., dict[str, Any]]:

@@ -7,7 +7,7 @@ import nothing heavy; the module of a suite's function is imported when the suit
 from __future__ import annotations
 
 from gnnsample_lab.bench import floors, sanitizer
-from gnnsample_lab.bench.suite import WORK, Record, Suite, with_spread
+from gnnsample_lab.bench.suite import AS_LEFT, WORK, Record, Suite, with_spread
 from gnnsample_lab.bench.targets import Target, at_least, at_most
 
 from . import dsp, fastgl, gnnlab, nextdoor, path, pgsampler, twins
@@ -66,7 +66,7 @@ _GENERAL = (
             "explorer": "explorer", "control": "trait", "device": "device", "median ms": "median_ms",
             "worst ms": "worst_ms",
         },
-        targets=_explorers, needs_gpu=False,
+        targets=_explorers, needs_gpu=False, l2=AS_LEFT,
     ),
     Suite(
         "systems", "suites.side_by_side.side_by_side",
@@ -78,7 +78,7 @@ _GENERAL = (
             "MB a batch": "mb_per_batch", "step ms": "step_ms", "epoch s": "epoch_s", "x dgl": "speedup",
             "peak MB": "peak_mb",
         },
-        needs_gpu=False,
+        needs_gpu=False, l2=AS_LEFT,
     ),
     Suite(
         "step-sectors", "step_sectors.sectors", "sectors of the stepper's instructions, counted and by Nsight Compute",

@@ -7,7 +7,7 @@ from typing import Any
 
 from gnnsample_lab.bench.hardness import hardness
 from gnnsample_lab.bench.record import scaled
-from gnnsample_lab.bench.suite import WORK, Percent, Suite, as_recorded, usual_notes, with_spread
+from gnnsample_lab.bench.suite import AS_LEFT, WORK, Percent, Suite, as_recorded, usual_notes, with_spread
 from gnnsample_lab.bench.suites.cells import EPOCH_MS, WORK_A_BATCH, between
 
 from . import papers, targets
@@ -127,6 +127,7 @@ SUITES = (
             "csp takes off %": "less_percent", "MB": "mb", "MB x csp": "x_bytes", "failed": "error",
         },
         paper=_part("figure 11"), targets=targets.pulling, notes=_crossing_notes, needs_gpu=False, last=True,
+        l2=AS_LEFT,
     ),
     Suite(
         "dsp-sampling", "suites.dsp.sampling.sampling",
@@ -140,7 +141,7 @@ SUITES = (
             "table 6", (*papers.TABLE6, *papers.TABLE7), ("part", "graph", "system", "paper_gpus"),
             {"paper GPUs": "paper_gpus", "paper s": "epoch_s"},
         ),
-        targets=targets.sampling, notes=_notes, needs_gpu=False, last=True,
+        targets=targets.sampling, notes=_notes, needs_gpu=False, last=True, l2=AS_LEFT,
     ),
     Suite(
         "dsp-bandwidth", "suites.dsp.bandwidth.bandwidth",
@@ -151,7 +152,7 @@ SUITES = (
             "million reads/s": "megareads",
         },
         paper=_part("table 1", papers.TABLE1, ("link", "gpus"), {"paper GB/s (DGX-1)": "gbps"}),
-        needs_gpu=False, last=True,
+        needs_gpu=False, last=True, l2=AS_LEFT,
     ),
     Suite(
         "dsp-threads", "suites.dsp.threads.threads",
@@ -161,7 +162,7 @@ SUITES = (
             "picks a batch": "edges", "MB a call": "mb", "us": "us", "p10": "p10", "p90": "p90",
             "of best %": "of_best_percent", "90 % of best from": "enough",
         },
-        paper=_part("figure 2"), notes=_notes, last=True,
+        paper=_part("figure 2"), notes=_notes, last=True, l2=AS_LEFT,
     ),
     Suite(
         "dsp-memory", "suites.dsp.memory.memory",
@@ -173,7 +174,7 @@ SUITES = (
             "both us": "us", "epoch s": "epoch_s", "from host MB": "host_mb",
             "modelled us": "modelled_us", "failed": "error",
         },
-        paper=_part("figure 10"), notes=_best_notes, needs_gpu=False, last=True,
+        paper=_part("figure 10"), notes=_best_notes, needs_gpu=False, last=True, l2=AS_LEFT,
     ),
     Suite(
         "pipelines", "suites.dsp.pipelines.pipelines",
@@ -195,7 +196,7 @@ SUITES = (
             "table 4", [{**row, "model": "sage"} for row in papers.TABLE4], ("graph", "system", "gpus", "model"),
             {"paper epoch s": "epoch_s"},
         ),
-        targets=targets.pipelines, notes=_own_epochs, needs_gpu=False, last=True,
+        targets=targets.pipelines, notes=_own_epochs, needs_gpu=False, last=True, l2=AS_LEFT,
     ),
     Suite(
         "dsp-utilisation", "suites.dsp.utilisation.utilisation",
@@ -206,7 +207,7 @@ SUITES = (
             "sampling %": "sample_percent", "extracting %": "extract_percent", "training %": "train_percent",
             "any stage %": "busy_percent", "over dsp-seq": "speedup", "model off %": "error_percent",
         },
-        paper=_part("figure 12"), notes=_own_epochs, needs_gpu=False, last=True,
+        paper=_part("figure 12"), notes=_own_epochs, needs_gpu=False, last=True, l2=AS_LEFT,
     ),
     Suite(
         "dsp-accuracy", "suites.dsp.accuracy.accuracy",
@@ -219,7 +220,7 @@ SUITES = (
         paper=_part(
             "figure 9", papers.FIGURE9, ("system",), {"paper: converged after s (Papers, 8 GPUs)": "converged_s"}
         ),
-        notes=_converged_notes, needs_gpu=False, last=True,
+        notes=_converged_notes, needs_gpu=False, last=True, l2=AS_LEFT,
     ),
     Suite(
         "dsp-deadlock", "suites.dsp.deadlock.deadlock",
@@ -263,7 +264,7 @@ SUITES = (
             "MB read": lambda row: None if row.get("volume") is None else row["volume"] / 1e6,
             "remote degree": "remote_degree", "partition s": "partition_s", "failed": "error",
         },
-        targets=targets.ladder, notes=_own_epochs, needs_gpu=False, last=True,
+        targets=targets.ladder, notes=_own_epochs, needs_gpu=False, last=True, l2=AS_LEFT,
     ),
     Suite(
         "rank-features", "suites.dsp.features.features",
@@ -274,6 +275,6 @@ SUITES = (
             "picks a batch": "edges",
             "us": "us", "p10": "p10", "p90": "p90", "GB/s": "gbps", "of the copy": "of_copy",
         },
-        targets=targets.features, needs_gpu=False, last=True,
+        targets=targets.features, needs_gpu=False, last=True, l2=AS_LEFT,
     ),
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnsample_lab.bench.hardness import curve_notes
-from gnnsample_lab.bench.suite import Columns, Percent, Row, Suite, as_recorded, with_spread
+from gnnsample_lab.bench.suite import AS_LEFT, Columns, Percent, Row, Suite, as_recorded, with_spread
 from gnnsample_lab.bench.suites.cells import EPOCH_MS, SEEDS_A_BATCH, WORK_A_BATCH
 
 from . import papers, targets
@@ -104,6 +104,7 @@ SUITES = (
             "MB": "mb_per_batch", "reused %": "reused_percent",
         },
         paper=_part("table 7", papers.TABLE7, ("graph", "system"), {"paper s": "io_s", "paper x": "speedup"}),
+        l2=AS_LEFT,
     ),
     Suite(
         "fastgl-fig10", "suites.fastgl.memory_io.figure10",
@@ -114,16 +115,16 @@ SUITES = (
             "MB": "mb_per_batch", "hit %": "hit_percent", "reused %": "reused_percent",
             "reorder takes off": "reorder_gain",
         },
-        paper=_part("figure 10"),
+        paper=_part("figure 10"), l2=AS_LEFT,
     ),
     Suite(
         "fastgl-fig1", "suites.fastgl.training.figure1",
         "where an epoch's time goes in DGL's and PyG's configuration",
-        columns=as_recorded({**_RUN, **_SHARES}), paper=_part("figure 1"),
+        columns=as_recorded({**_RUN, **_SHARES}), paper=_part("figure 1"), l2=AS_LEFT,
     ),
     Suite(
         "fastgl-fig3", "suites.fastgl.training.figure3", "where an epoch's time goes as FastGL's techniques are added",
-        columns=as_recorded({**_RUN, "x": "speedup", **_SHARES}), paper=_part("figure 3"),
+        columns=as_recorded({**_RUN, "x": "speedup", **_SHARES}), paper=_part("figure 3"), l2=AS_LEFT,
     ),
     Suite(
         "fastgl-fig9", "suites.fastgl.training.figure9", "epoch time of three models by system, one GPU (paper: 2)",
@@ -134,7 +135,7 @@ SUITES = (
             "figure 9", papers.FIGURE9, ("system",),
             {"paper: FastGL x, least": "slowest", "most": "fastest", "average": "average"},
         ),
-        targets=targets.epochs,
+        targets=targets.epochs, l2=AS_LEFT,
     ),
     Suite(
         "fastgl-fig11", "suites.fastgl.training.figure11",
@@ -144,7 +145,7 @@ SUITES = (
             "x": "speedup", "sums ms": "aggregate_ms", "sums x": "aggregate_speedup",
             "preprocessing %": "preprocess_percent", **_CACHE,
         }),
-        paper=_part("figure 11"),
+        paper=_part("figure 11"), l2=AS_LEFT,
     ),
     Suite(
         "fastgl-fig13", "suites.fastgl.training.figure13", "time to sample an epoch by system",
@@ -153,7 +154,7 @@ SUITES = (
             "ms a batch": with_spread("sample_ms"),
             "epoch s": "epoch_s", "over dgl": "speedup",
         },
-        paper=_part("figure 13"),
+        paper=_part("figure 13"), l2=AS_LEFT,
     ),
     Suite(
         "fastgl-fig14", "suites.fastgl.training_scale.figure14",
@@ -164,7 +165,7 @@ SUITES = (
             "epoch s": "epoch_s",
             "over dgl": "speedup", **_CACHE,
         }),
-        paper=_part("figure 14"),
+        paper=_part("figure 14"), l2=AS_LEFT,
     ),
     Suite(
         "fastgl-fig14a", "suites.fastgl.training_gpus.figure14a", "over the number of GPUs, up to those that are there",
@@ -174,12 +175,12 @@ SUITES = (
             "cached %": "cache_percent", "over one GPU": "over_one", "over dgl": "over_dgl",
         }),
         paper=_part("figure 14a", papers.FIGURE14A, ("system",), {"paper: 8 GPUs over one": "over_one"}),
-        needs_gpu=False, last=True,
+        needs_gpu=False, last=True, l2=AS_LEFT,
     ),
     Suite(
         "fastgl-fig15", "suites.fastgl.training.figure15", "ablation: the gain of each technique",
         columns=as_recorded({**_RUN, "over dgl": "speedup", "this step x": "step_gain", **_CACHE}),
-        paper=_part("figure 15"),
+        paper=_part("figure 15"), l2=AS_LEFT,
     ),
     Suite(
         "fastgl-table1", "suites.fastgl.training_scale.table1",

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from gnnsample_lab.bench.hardness import hardness
-from gnnsample_lab.bench.suite import Percent, Record, Row, Suite, as_recorded, usual_notes, with_spread
+from gnnsample_lab.bench.suite import (
+    AS_LEFT,
+    Percent,
+    Record,
+    Row,
+    Suite,
+    as_recorded,
+    usual_notes,
+    with_spread,
+)
 from gnnsample_lab.bench.suites.cells import EPOCH_MS, SEEDS_A_BATCH, WORK_A_BATCH, between
 from gnnsample_lab.bench.suites.cells import milliseconds as _ms
 
@@ -154,7 +163,7 @@ SUITES = (
                 "paper total s": "total_s", "paper x DGL": "speedup",
             },
         ),
-        needs_gpu=False, notes=_notes,
+        needs_gpu=False, notes=_notes, l2=AS_LEFT,
     ),
     Suite(
         "gnnlab-fig3", "suites.gnnlab.breakdown.figure3",
@@ -177,7 +186,7 @@ SUITES = (
             "table 4", papers.TABLE4, ("graph", "model", "system", "gpus"),
             {"paper s (full size)": "epoch_s", "paper split": "split", "paper x DGL": "speedup"},
         ),
-        needs_gpu=False, notes=_notes,
+        needs_gpu=False, notes=_notes, l2=AS_LEFT,
     ),
     Suite(
         "gnnlab-table5", "suites.gnnlab.epochs.table5",
@@ -194,7 +203,7 @@ SUITES = (
                 "paper cached %": "cache_percent", "paper hit %": "hit_percent",
             },
         ),
-        needs_gpu=False, notes=_notes,
+        needs_gpu=False, notes=_notes, l2=AS_LEFT,
     ),
     Suite(
         "gnnlab-table6", "suites.gnnlab.preprocessing.table6",
@@ -221,7 +230,7 @@ SUITES = (
             **_EPOCH, "hit %": "hit_percent", "less than degree": "less_than_degree",
             "less than random": "less_than_random",
         }),
-        paper=_part("figure 13"), needs_gpu=False, notes=_notes,
+        paper=_part("figure 13"), needs_gpu=False, notes=_notes, l2=AS_LEFT,
     ),
     Suite(
         "gnnlab-fig14", "suites.gnnlab.scaling.figure14",
@@ -229,7 +238,7 @@ SUITES = (
         rests_on=("hit rate",), columns=as_recorded({
             "series": "series", "GPUs": "gpus", "split": "split", **SEEDS_A_BATCH, **WORK_A_BATCH, **_EPOCH,
         }),
-        paper=_part("figure 14"), needs_gpu=False, notes=_notes,
+        paper=_part("figure 14"), needs_gpu=False, notes=_notes, l2=AS_LEFT,
     ),
     Suite(
         "gnnlab-fig15", "suites.gnnlab.scaling.figure15", "m samplers and n trainers: stages and epoch",
@@ -239,7 +248,7 @@ SUITES = (
             "chosen by": "chosen",
         }),
         paper=_part("figure 15", papers.FIGURE15, ("graph", "split"), {"paper s (full size)": "epoch_s"}),
-        needs_gpu=False, notes=_notes,
+        needs_gpu=False, notes=_notes, l2=AS_LEFT,
     ),
     Suite(
         "gnnlab-fig16", "suites.gnnlab.convergence.figure16",
@@ -256,7 +265,7 @@ SUITES = (
             "figure 16", papers.FIGURE16, ("system",),
             {"paper epochs (8 GPUs)": "epochs_to_target", "paper updates": "updates_to_target"},
         ),
-        needs_gpu=False, notes=_curve_notes,
+        needs_gpu=False, notes=_curve_notes, l2=AS_LEFT,
     ),
     Suite(
         "gnnlab-fig17", "suites.gnnlab.switching.figure17",
@@ -266,7 +275,7 @@ SUITES = (
             "switching": _switching, "switched": "switched", **SEEDS_A_BATCH, **WORK_A_BATCH, **_EPOCH, "gain": "gain",
             "x DGL": "speedup", "x T_SOTA": "over_tsota",
         }),
-        paper=_part("figure 17"), needs_gpu=False, notes=_notes,
+        paper=_part("figure 17"), needs_gpu=False, notes=_notes, l2=AS_LEFT,
     ),
     Suite(
         "gnnlab-budget", "suites.gnnlab.budget.budget",
@@ -281,7 +290,7 @@ SUITES = (
             "x sharing": "x_sharing", "modelled epoch ms": "modelled_ms", "model off by %": "model_error_percent",
             "failed": "error",
         }),
-        needs_gpu=False, last=True,
+        needs_gpu=False, last=True, l2=AS_LEFT,
     ),
     Suite(
         "gnnlab-designs", "suites.gnnlab.scaling.which_design",
@@ -296,6 +305,6 @@ SUITES = (
             "ran: shared ms": between("ran_timeshared_s", "ran_timeshared_p10_s", "ran_timeshared_p90_s", 1e3),
             "agrees": "agrees",
         },
-        needs_gpu=False, notes=_notes,
+        needs_gpu=False, notes=_notes, l2=AS_LEFT,
     ),
 )  # fmt: skip

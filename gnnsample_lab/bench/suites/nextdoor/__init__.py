@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnsample_lab.bench.suite import Suite, as_recorded, with_spread
+from gnnsample_lab.bench.suite import AS_LEFT, Suite, as_recorded, with_spread
 
 from . import by_graph, papers, targets
 
@@ -132,7 +132,7 @@ SUITES = (
             "vertices drawn": "vertices", "ms": "ms", "p10": "p10", "p90": "p90", "over one GPU": "over_one",
             "of linear %": "of_linear_percent",
         }),
-        paper=_part("figure 10"), needs_gpu=False, last=True,
+        paper=_part("figure 10"), needs_gpu=False, last=True, l2=AS_LEFT,
     ),
     Suite(
         "nextdoor-table1", "suites.nextdoor.training.table1",
