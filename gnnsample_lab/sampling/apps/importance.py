@@ -62,9 +62,10 @@ class FastGCN(SamplingApp):
         return distinct_roots(num_samples, self.batch_size, graph.num_nodes, seed)
 
     def layer_probability(self, result: Any, step: int) -> np.ndarray:
-        """Probability with which one draw gives each sampled vertex, ``float64[S, width]``."""
+        """Probability with which one draw gives each sampled vertex, ``float64[S, width]``; 0 where there is none."""
         self.prepare(result.graph)  # it may have drawn from another one since
-        return np.diff(self.prefix)[to_host(result.steps[step])] / self.total
+        drawn = to_host(result.steps[step])
+        return np.where(drawn >= 0, np.diff(self.prefix)[drawn], 0) / self.total
 
 
 class LADIES(FastGCN):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator as op
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, Self
 
 from gnnsample_lab.sampling.engine.language.accessors import (
@@ -156,10 +156,15 @@ class Literals(ast.NodeTransformer):
 
     What is put in is called by names with spaces, which no program has. Nodes end on the line on which they begin, so
     that Python names that line for them as the compilers do.
+
+    Args:
+        attributes: the application's ``vertex_attributes``. They are read by name: an integer of Python has attributes
+            of its own, which would hide those of the same name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, attributes: Iterable[str] = ()) -> None:
         self.constants: dict[str, Any] = {}
+        self._attributes = frozenset(attributes)
 
     def visit(self, node: ast.AST) -> Any:
         if hasattr(node, "lineno"):
@@ -188,6 +193,20 @@ class Literals(ast.NodeTransformer):
         before = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
         new = ast.Assign([node.target], _operation(node, node.op, before, node.value))
         return ast.copy_location(new, node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        return _call(node, f"attribute {node.attr}", node.value) if node.attr in self._attributes else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Attribute):  # a method, whatever attributes there are
+            node.func = ast.copy_location(
+                ast.Attribute(self.visit(node.func.value), node.func.attr, ast.Load()), node
+            )
+            node.args = [self.visit(value) for value in node.args]
+            return node
+        self.generic_visit(node)
+        return node
 
     def visit_While(self, node: ast.While) -> ast.AST:
         self.generic_visit(node)

@@ -16,6 +16,7 @@ import math
 import numbers
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -75,12 +76,6 @@ class Vertex(Whole):
 
     def has_edge(self, vertex: int) -> bool:
         return self.edges().has(vertex)
-
-    def __getattr__(self, name: str) -> Any:
-        app = self.recorder.app
-        if name.startswith("__") or name not in app.vertex_attributes:
-            raise AttributeError(name)
-        return Table(self.recorder, np.asarray(getattr(app, name)))[self]
 
 
 class Edges:
@@ -464,7 +459,7 @@ class Recorder:
         if function not in self._functions:
             source = source_of(function)
             names = source.known_names
-            literals = Literals()
+            literals = Literals(self.app.vertex_attributes)
             new = literals.visit(copy.deepcopy(source.definition))
             # Under a name of its own, the function does not hide a global of the user's.
             new.name, new.decorator_list, new.returns = "the user's function", [], None
@@ -475,6 +470,7 @@ class Recorder:
                 _OWNER: self, "__builtins__": vars(builtins) | self._builtins(), "one more round": self._go_on,
                 **{name: self.arithmetic.number(value) for name, value in literals.constants.items()},
                 **{f"operator {name}": apply for name, apply in self.arithmetic.operators.items()},
+                **{f"attribute {name}": partial(self._of, name) for name in self.app.vertex_attributes},
             }  # fmt: skip
             for node in ast.walk(module):
                 if isinstance(node, ast.Name) and node.id in names:
@@ -513,6 +509,12 @@ class Recorder:
                 found = self._adapted(value)
             self._attributes[name] = found
         return self._attributes[name]
+
+    def _of(self, name: str, value: Any) -> Any:
+        """``value.<name>``, where ``name`` is of the vertex attributes."""
+        if not isinstance(value, Vertex):
+            return getattr(value, name)
+        return Table(self, np.asarray(getattr(self.app, name)))[value]
 
     # ---- failures ---------------------------------------------------------------------------------------------
 

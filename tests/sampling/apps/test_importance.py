@@ -250,3 +250,12 @@ def test_a_copy_on_a_gpu_is_the_same_graph():
     there = graph.to("cuda")
     assert there._identity is graph._identity is there.to("cpu")._identity
     assert dataclasses.replace(there)._identity is not graph._identity
+
+
+@pytest.mark.parametrize("app", [apps.FastGCN(1, 2, 2), apps.LADIES(1, 2, 2)], ids=lambda app: app.name)
+def test_slots_without_a_vertex_have_no_probability(app):
+    """A sample of roots that are none draws nothing, and -1 is not the graph's last vertex."""
+    result = run_app(tangled_graph(True), app, np.array([[0, 1], [-1, -1]]), device="cpu")
+    found = app.layer_probability(result, 0)
+    assert found[1].tolist() == [0.0, 0.0]
+    assert np.array_equal(found > 0, result.steps[0] >= 0)

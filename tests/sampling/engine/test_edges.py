@@ -130,6 +130,28 @@ class Younger(lab.SamplingApp):
         return 2
 
 
+class Named(lab.SamplingApp):
+    """Attributes called as those of Python's integers and as a method of vertices are."""
+
+    vertex_attributes = ("real", "numerator", "degree", "recorder")
+
+    def prepare(self, graph):
+        ids = np.arange(graph.num_nodes)
+        self.real, self.numerator, self.degree, self.recorder = ids[::-1], ids // 2, ids % 3, ids % 5
+
+    def next(self, s, transits, src_edges, step, rng):
+        v = transits[0]
+        if v.degree() > 0 and v.recorder < 4:
+            return v.real
+        return v.numerator + v.degree + self.real[v] * 0
+
+    def steps(self):
+        return 2
+
+    def sample_size(self, step):
+        return 1
+
+
 def test_vertices_have_the_users_attributes():
     graph, app = toy_graph(), Younger()
     found = lab.run_app(graph, app, np.arange(graph.num_nodes), device="cpu", seed=2)
@@ -143,7 +165,7 @@ def test_vertices_have_the_users_attributes():
     assert steps > 20
 
 
-@pytest.mark.parametrize("app", [Importance(), Fan(), Younger()], ids=lambda app: app.name)
+@pytest.mark.parametrize("app", [Importance(), Fan(), Younger(), Named()], ids=lambda app: app.name)
 def test_a_run_by_python_is_the_engines_run(app):
     graph, roots = toy_graph(), np.arange(30).reshape(-1, 1)
     compiled, own = lab.run_app(graph, app, roots, device="cpu", seed=9), Run(graph, app, roots, 9)
