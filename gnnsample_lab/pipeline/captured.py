@@ -140,6 +140,7 @@ class CapturedStep(Step):
         self._tensors: dict[tuple[int, str], Any] = {}
         self._seen: list[Any] = []
         self._known: Any = None
+        self._parameters, self._modules = [*model.parameters()], [*model.modules()]
         if self.on_gpu:
             import cupy
 
@@ -222,7 +223,7 @@ class CapturedStep(Step):
         """
         with streams.torch_stream() as stream:
             self._take_turn(stream)
-            captured = self._graphs.get((True, self.model.training, self._settings()))
+            captured = self._graphs.get(self._key(True))
             if captured is None:
                 raise RuntimeError("no step has been captured yet: call the step with two mini-batches first")
             try:
@@ -232,7 +233,7 @@ class CapturedStep(Step):
             return loss
 
     def _replayed(self, inputs: PaddedBatch, update: bool) -> tuple[Any, Any]:
-        key = (update, self.model.training, self._settings() if update else None)
+        key = self._key(update)
         if key not in self._graphs:
             # A step of plain launches: the optimizer makes its state, kernels are compiled.
             self._graphs[key] = None
@@ -246,6 +247,12 @@ class CapturedStep(Step):
             self._graphs[key] = captured
             self.captures += 1
         return captured.replay()
+
+    def _key(self, update: bool) -> Any:
+        """What a captured step holds besides its mini-batch: parameters that are frozen, modules that evaluate."""
+        trained = tuple(p.requires_grad for p in self._parameters)
+        modes = tuple(module.training for module in self._modules)
+        return update, trained, modes, self._settings() if update else None
 
     def _settings(self) -> Any:
         """A key for the optimizer's settings. A tensor that became another object is copied back to the one that

@@ -17,6 +17,7 @@ import itertools
 import queue
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -420,30 +421,58 @@ def thread(stages: Stages, depth: int = 1) -> Iterator[Ready]:
 
     kept: list[Held] = []  # what the thread held is freed by the training thread, behind a wait
     worker = threading.Thread(target=produce, name="prefetch", daemon=True)
-    # Both threads do little but launch kernels: the usual 5 ms before one yields to the other are a whole mini-batch.
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_S)
-    worker.start()
     over = False
+    with _switching_often():
+        try:
+            worker.start()
+            while True:
+                item = finished.get()
+                if item is None:
+                    over = True
+                    return
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+                trained.put((item, (item.x, item.batch)))
+                item.x = item.batch = None
+        finally:
+            stop.set()
+            _join(worker, None if over or not stages.together else STUCK_S)
+            if not worker.is_alive():  # else it waits for a rank that will not come, as in `_pipeline`
+                main.wait_stream(side)
+                main.synchronize()
+                kept.clear()
+
+
+_switching = threading.Lock()
+_usual_s: list[float] = []
+"""For each run that goes on, the interpreter's switch interval before the first of them."""
+
+
+@contextmanager
+def _switching_often() -> Iterator[None]:
+    """Threads yield to one another after :data:`SWITCH_S`, until the last run in such a block ends.
+
+    Threads of a run do little but launch kernels: the usual 5 ms before one yields to another are a whole mini-batch.
+    """
+    with _switching:
+        _usual_s.append(_usual_s[0] if _usual_s else sys.getswitchinterval())
+        sys.setswitchinterval(SWITCH_S)
     try:
-        while True:
-            item = finished.get()
-            if item is None:
-                over = True
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-            trained.put((item, (item.x, item.batch)))
-            item.x = item.batch = None
+        yield
     finally:
-        stop.set()
-        worker.join(None if over or not stages.together else STUCK_S)
-        sys.setswitchinterval(interval)
-        if not worker.is_alive():  # else it waits for a rank that will not come, as in `_pipeline`
-            main.wait_stream(side)
-            main.synchronize()
-            kept.clear()
+        with _switching:
+            usual_s = _usual_s.pop()
+            if not _usual_s:
+                sys.setswitchinterval(usual_s)
+
+
+def _join(thread: threading.Thread, timeout_s: float | None) -> None:
+    """Wait for a thread that may not have been started: an interrupt may come while threads are."""
+    while not thread.is_alive() and thread in threading.enumerate():  # it is about to begin
+        time.sleep(1e-3)
+    if thread.ident is not None:
+        thread.join(timeout_s)
 
 
 class _Worker:
@@ -603,41 +632,38 @@ def _pipeline(
         for member in crew
     ]
     stages.clock.work_as("trainer")
-    interval = sys.getswitchinterval()
-    # Threads do little but launch kernels: the usual 5 ms before one yields to another are a whole mini-batch.
-    sys.setswitchinterval(SWITCH_S)
-    for worker_thread in threads:
-        worker_thread.start()
     over = False
-    try:
-        while (item := loaded.get()) is not None:
-            ready, marked, sampler, loader = item
-            del item
-            yield ready
-            sampler.trained.put((ready, marked))
-            loader.trained.put((ready, ready.x))
-            ready.x = ready.batch = None
-            del ready, marked
-        over = True
-    finally:
-        for between in waited:
-            between.stop()
-        if stages.turns is not None and not over:
-            stages.turns.stop()
-        for worker_thread in threads:
-            worker_thread.join(None if over or not stages.together else STUCK_S / count)
-        sys.setswitchinterval(interval)
-        # One that is still alive waits for a rank that will not come: its memory is in use until this process ends.
-        if not any(worker_thread.is_alive() for worker_thread in threads):
-            stages.queues.update({name: between.depths for name, between in queues.items()})
-            if main is not None:
+    with _switching_often():
+        try:
+            for worker_thread in threads:
+                worker_thread.start()
+            while (item := loaded.get()) is not None:
+                ready, marked, sampler, loader = item
+                del item
+                yield ready
+                sampler.trained.put((ready, marked))
+                loader.trained.put((ready, ready.x))
+                ready.x = ready.batch = None
+                del ready, marked
+            over = True
+        finally:
+            for between in waited:
+                between.stop()
+            if stages.turns is not None and not over:
+                stages.turns.stop()
+            for worker_thread in threads:
+                _join(worker_thread, None if over or not stages.together else STUCK_S / count)
+            # One that is still alive waits for a rank that will not come: its memory is in use until the process ends.
+            if not any(worker_thread.is_alive() for worker_thread in threads):
+                stages.queues.update({name: between.depths for name, between in queues.items()})
+                if main is not None:
+                    for worker, _, _ in crew:
+                        main.wait_stream(worker.stream)
+                    main.synchronize()  # what is dropped now is read by nobody
+                for between in queues.values():
+                    between.clear()
                 for worker, _, _ in crew:
-                    main.wait_stream(worker.stream)
-                main.synchronize()  # what is dropped now is read by nobody
-            for between in queues.values():
-                between.clear()
-            for worker, _, _ in crew:
-                worker.release(0)
+                    worker.release(0)
 
 
 _STREAMS = {"sampler": "sampling", "loader": "extraction"}

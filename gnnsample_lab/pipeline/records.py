@@ -252,10 +252,14 @@ class TrainResult:
             for e in record.events
         )
         queues = {}
+        factored = self.settings["executor"] == "factored"
         for name, depths in record.queues.items():
             time_s = np.array([us / 1e6 for us, _ in depths])
             depth = np.array([d for _, d in depths], dtype=np.int64)
-            queues[name] = QueueDepth(time_s, depth, self.settings.get("capacity"), int(depth.max()))
+            # A trainer of the factored design prepares one mini-batch ahead, whatever the global queue holds.
+            ahead = factored and not name.startswith("global")
+            capacity = 1 if ahead else self.settings.get("capacity")
+            queues[name] = QueueDepth(time_s, depth, capacity, int(depth.max()))
         samplers = self.settings.get("samplers", 0)
         roles = ["sampler"] * samplers + [("trainer" if samplers else "all stages")] * (self.ranks - samplers)
         end_s = max([record.total_us / 1e6, *(e.end_s for e in events)])

@@ -194,6 +194,7 @@ class Trainer:
             self.captured.features = features.cache
         self.losses: list[float] = []
         self.batch_ids: list[int] = []
+        self.update_sizes: list[int] = []
         self.resumed = 0
         self.settings: dict[str, Any] = {}
         self.others: Held = NOTHING
@@ -380,6 +381,11 @@ class Trainer:
             bar.update()
         bar.close()
 
+    def sizes_of_updates(self) -> list[int]:
+        """Mini-batches of each update so far, one where :attr:`update_sizes` does not say; empty where all are one."""
+        alone = len(self.batch_ids) - sum(self.update_sizes)
+        return [*self.update_sizes, *([1] * alone)] if self.update_sizes else []
+
     def save(self) -> None:
         """Write the checkpoint, if one is asked for; of several ranks the first one does."""
         if self.checkpoint is None or self.follows:
@@ -390,6 +396,7 @@ class Trainer:
             "settings": self.settings, "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
             "batch_ids": torch.tensor(self.batch_ids, dtype=torch.int64),
             "losses": torch.tensor(self.losses, dtype=torch.float64),
+            "update_sizes": torch.tensor(self.sizes_of_updates(), dtype=torch.int64),
             "generator": torch.get_rng_state(),
             "device_generator": torch.cuda.get_rng_state() if self.device == "cuda" else None,
         })  # fmt: skip
@@ -409,6 +416,8 @@ class Trainer:
         except (RuntimeError, ValueError) as error:  # of PyTorch: a module of that name with other weights
             raise ValueError(f"resume: {path} has not the weights of this model ({error})") from error
         self.batch_ids, self.losses = state["batch_ids"].tolist(), state["losses"].tolist()
+        if "update_sizes" in state:  # those of former versions lack it
+            self.update_sizes = state["update_sizes"].tolist()
         self.resumed = len(self.batch_ids)
         if self.follows:
             # The checkpoint has the first rank's generators: with these all would draw the same masks of dropout.

@@ -119,7 +119,7 @@ def train_factored(
         "notes": notes, "events": member.notes,
         "losses": trainer.losses if first else [], "batch_ids": trainer.batch_ids if first else [],
         "accuracy": accuracy, "resumed": trainer.resumed, "is_first": first,
-        "update_sizes": member.update_sizes,
+        "update_sizes": trainer.sizes_of_updates() if first else [],
         "memory": memory,
         "kernels": job.get("ran"),
         "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
@@ -285,6 +285,12 @@ def _member(
         return CachedSource(cache, chosen.cache is not None)
 
     source = features(0.0 if split.swap else mine)
+    budget = bytes_of(given["budget_gb"])
+    if device == "cpu" and budget is not None:  # on a GPU the peak is looked at, epoch by epoch
+        topology = topology_bytes(graph) if samples else 0
+        rows = rows_of_ratio(mine, len(table)) * table.shape[1] * table.itemsize
+        held = max(topology, rows) if split.swap else topology + source.cache.nbytes
+        within_budget("the topology and the cache", held, budget)
     marked = ratio if split.trainers or split.swap else standby
     marker = None
     if samples and 0 < rows_of_ratio(marked, len(table)) < len(table):

@@ -281,7 +281,9 @@ def prepare(
         "batch_size": batch_size, "fanouts": tuple(sampler.fanouts), "hidden": hidden, "lr": lr, "seed": seed,
         "reorder": order if trainer.order else None, "window": window, "match": sources.matched, "kernel": kernel,
         "executor": trainer.executor, "transfer": sources.transfer,
-        "ranks": 1 if rank is None else rank.world_size, "workers": trainer.workers, "capacity": trainer.capacity,
+        "ranks": 1 if rank is None else rank.world_size, "workers": trainer.workers,
+        # On one device the factored design stores an epoch.
+        "capacity": None if trainer.executor == "factored" else trainer.capacity,
         "coordinated": in_turn, "captured": trainer.captured is not None, "budget_gb": budget_gb,
         "cache_gb": cache_gb, "topology_bytes": topology_bytes, "merged": trainer.merged,
     }  # fmt: skip
@@ -546,7 +548,8 @@ def train(
             return TrainResult(
                 ready.system.name, _name(model), graph.title, device, origin, [*trainer.losses], [*trainer.batch_ids],
                 [*accuracy], job["split"] or "", [*records], ready.setup_us, ready.cache_ratio,
-                (*ready.notes, *job["notes"]), ready.settings, trainer.model, resumed=trainer.resumed, **rest,
+                (*ready.notes, *job["notes"]), ready.settings, trainer.model, resumed=trainer.resumed,
+                update_sizes=trainer.sizes_of_updates(), **rest,
             )  # fmt: skip
 
         told = None if on_progress is None else lambda *found: on_progress(result(*found))

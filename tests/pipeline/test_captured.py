@@ -14,6 +14,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.compute.padding import PaddedBatch, Sizes, has_weights, nobody, rounded
+from gnnsample_lab.pipeline import captured
 from gnnsample_lab.pipeline.captured import _Copies, _settings, forget_oldest, kept_in_place, masked_norm
 from gnnsample_lab.pipeline.step import Step
 from tests.capturing import capture_in_another_thread
@@ -609,3 +610,56 @@ def test_a_kernel_that_waits_for_the_host_is_refused(graph):
         lab.train(
             graph, captured=True, kernel="grouped", device="cuda", epochs=1, progress=False, fanouts=(3, 4)
         )
+
+
+@pytest.mark.parametrize("change", ["freeze", "evaluate"])
+def test_a_step_is_captured_anew_where_parameters_freeze_or_a_module_evaluates(monkeypatch, change):
+    """Replayed, it would go on training what is frozen; graphs are made up here."""
+    graph = learnable_graph()
+    model = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = captured.CapturedStep(model, optimizer, torch.as_tensor(graph.label), None, None)
+    step._under_way = SimpleNamespace(synchronize=lambda: None)
+
+    class Graph:
+        def __init__(self, work: Any, of: Any) -> None:
+            self.found = [p.requires_grad for p in of.parameters()], [m.training for m in of.modules()]
+
+        def replay(self) -> Any:
+            return self.found, None
+
+    monkeypatch.setattr(captured, "_Captured", Graph)
+    monkeypatch.setattr(step, "_padded", lambda inputs, update: ("plain", None))
+
+    def taken() -> Any:
+        return step._replayed(None, True)[0]  # type: ignore[arg-type]
+
+    assert taken() == "plain"
+    before = taken()
+    assert taken() == before and step.captures == 1
+    if change == "freeze":
+        model.layers[0].requires_grad_(False)
+    else:
+        model.layers[1].eval()
+    assert taken() == "plain", "what is new is launched once before it is captured"
+    assert taken() != before and step.captures == 2
+    model.requires_grad_(True).train()
+    assert taken() == before and step.captures == 2, "as before, from what was captured then"
+
+
+@pytest.mark.gpu
+@pytest.mark.real_gpu
+def test_frozen_layers_stay_as_they_are():
+    graph = learnable_graph().to("cuda")
+    sampler = lab.NeighborSampler(graph, [3, 4], device="cuda")
+    model = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2).cuda()
+    step = lab.captured_step(model, torch.optim.Adam(model.parameters(), lr=0.01), sampler)
+    given = batches(sampler, graph, 40, 8)
+    for batch in given[:4]:
+        step(batch)
+    model.layers[0].requires_grad_(False)
+    frozen, trained = ([p.clone() for p in layer.parameters()] for layer in model.layers)
+    for batch in given[4:]:
+        step(batch)
+    assert all(map(torch.equal, frozen, model.layers[0].parameters()))
+    assert not any(map(torch.equal, trained, model.layers[1].parameters()))

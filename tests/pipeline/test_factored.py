@@ -437,6 +437,10 @@ def test_all_sample_then_all_train_and_memory_is_swapped(graph, three_ranks):
     np.testing.assert_allclose(found.losses, replayed(graph, found.batch_ids, found.update_sizes), atol=1e-4)
     beside = lab.train(graph, samplers=3, **given)
     assert found.cache_ratio == 1.0 > beside.cache_ratio  # the cache comes when the topology has gone
+    run = lab.schedule.run_of(found)
+    assert run.executor == "batch-mode" and run.options["costs"].load_cache_s > 0
+    with pytest.raises(lab.distributed.RankError, match="is less than the topology and the cache"):
+        lab.train(graph, samplers=3, **{**given, "cache_ratio": 1.0, "epochs": 1})
     assert all(m.topology == topology and m.cache > 0 for m in found.memory)
     record = found.epochs[1]
     for rank in range(3):
@@ -517,6 +521,19 @@ def test_others_take_over_what_a_lost_sampler_had(graph, three_ranks, monkeypatc
             lab.train(graph, **{**given, "samplers": 1})
 
 
+def test_a_run_on_one_device_says_what_its_queues_hold(graph):
+    """The global queue an epoch, the trainer's what is prepared ahead; the model takes such a run."""
+    found = lab.train(graph, executor="factored", **QUICK)
+    assert found.settings["capacity"] is None
+    queues = found.timeline().queues
+    assert {name: queue.capacity for name, queue in queues.items()} == {
+        "global queue": None,
+        "trainer queue": 1,
+    }
+    assert queues["global queue"].most == 10
+    assert lab.schedule.model_error([lab.schedule.run_of(found)]).rows[0].modelled_s > 0
+
+
 # ---- failures -----------------------------------------------------------------------------------------------------
 
 
@@ -545,6 +562,7 @@ def test_a_lost_rank_ends_the_run_and_another_goes_on(
     expected = lab.train(graph, **{**options, "executor": "serial", "samplers": None})
     assert 2 <= found.resumed < 10 and found.resumed % 2 == 0
     assert found.batch_ids == expected.batch_ids  # one sampler, one trainer: in order, each once
+    assert found.update_sizes == [1] * 10, "of those before the loss, too"
     np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
 
 

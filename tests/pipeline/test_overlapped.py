@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections import Counter
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.figures.schedule import schedule_gantt
+from gnnsample_lab.pipeline import executors
 from gnnsample_lab.pipeline.executors import Sampled, Stages
 from gnnsample_lab.pipeline.plan import EpochPlan, NoBatch, equal_slice
 from gnnsample_lab.pipeline.schedule.records import _run
@@ -40,6 +42,37 @@ def test_it_trains_as_the_serial_one_does(graph, serial, workers):
     assert threading.active_count() == before
     names = Counter((e.stage, e.worker, e.batch % workers) for e in found.epochs[0].events)
     assert len(names) == 2 * workers + workers  # the same mini-batches for a worker, whoever is free
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", ["sampler 0", "loader 0"])
+def test_an_interrupt_while_workers_start_leaves_none_behind(graph, monkeypatch, name, when):
+    start, before, usual = threading.Thread.start, set(threading.enumerate()), sys.getswitchinterval()
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name != name:
+            return start(thread)
+        if when == "after":  # as where the interrupt comes before the new thread has said that it runs
+            start(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lab.train(graph, executor="overlapped", **QUICK)
+    left = [t.name for t in threading.enumerate() if t not in before and t.name != "tqdm_monitor"]
+    assert not left and sys.getswitchinterval() == usual
+
+
+def test_runs_in_several_threads_give_the_switch_interval_back():
+    usual = sys.getswitchinterval()
+    first, second = executors._switching_often(), executors._switching_often()
+    first.__enter__()
+    assert sys.getswitchinterval() == pytest.approx(executors.SWITCH_S)
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() == pytest.approx(executors.SWITCH_S), "one goes on"
+    second.__exit__(None, None, None)
+    assert sys.getswitchinterval() == usual
 
 
 def test_a_system_that_reuses_rows_keeps_one_loader(graph):

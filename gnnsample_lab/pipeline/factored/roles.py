@@ -220,7 +220,6 @@ class Member:
         self._has_failed = False
         self.lines = [Client(address, rank.index) for _ in range(2)]  # one a thread
         self.rounds: list[Round] = []
-        self.update_sizes: list[int] = []
         self._unsaved = 0
 
     def close(self) -> None:
@@ -445,11 +444,14 @@ class Member:
 
     def _keep(self) -> None:
         """Losses of all mini-batches that were trained, in the order of their updates."""
+        trainer = self.trainer
+        if self.rounds:  # an earlier part of the run may have been on one device
+            trainer.update_sizes += [1] * (len(trainer.batch_ids) - sum(trainer.update_sizes))
         for update in self.rounds:
-            self.update_sizes.append(len(update.batch_ids))
+            trainer.update_sizes.append(len(update.batch_ids))
             for batch_id, (loss_sum, weight) in zip(update.batch_ids, update.sums.tolist(), strict=True):
-                self.trainer.batch_ids.append(batch_id)
-                self.trainer.losses.append(loss_sum / weight if weight else float("nan"))
+                trainer.batch_ids.append(batch_id)
+                trainer.losses.append(loss_sum / weight if weight else float("nan"))
         self.rounds.clear()
         self._unsaved = 0
 

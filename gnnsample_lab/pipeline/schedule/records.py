@@ -37,6 +37,8 @@ SYSTEM_EXECUTORS = {
 """Executor of a system in ``lab.systems()``, for records that name the system alone."""
 OPTIONS = tuple(p for p in inspect.signature(simulate).parameters if p not in ("times", "executor", "gpus"))
 """Arguments of ``simulate`` that a recorded run may bring."""
+_AROUND = ("put", "get", "load topology", "load cache")
+"""Recorded stages that are :class:`Costs` of the model: ``put_s`` and so on."""
 _NEEDED = ("sample_ms", "train_ms", "epoch_s", "steps_of_an_epoch")
 
 
@@ -115,17 +117,20 @@ def run_of(result: Any) -> RecordedRun:
         "factored": ("samplers", "switching", "staleness", "pipelined", "capacity"),
         "overlapped": ("workers", "capacity"),
     }
-    options: dict[str, Any] = {
-        name: settings[name] for name in names.get(settings["executor"], ()) if name in settings
+    executor = settings["executor"]
+    if settings.get("swap"):  # the topology makes room for the cache, as in AGL's batch mode
+        executor, names = "batch-mode", {"batch-mode": ("staleness", "pipelined")}
+    options: dict[str, Any] = {name: settings[name] for name in names.get(executor, ()) if name in settings}
+    around: dict[str, Any] = {
+        f"{stage.replace(' ', '_')}_s": float(np.mean([*spent[stage].values()]))
+        for stage in _AROUND
+        if stage in spent
     }
-    handed: dict[str, Any] = {
-        f"{stage}_s": float(np.mean([*spent[stage].values()])) for stage in ("put", "get") if stage in spent
-    }
-    if handed:
-        options["costs"] = Costs(**handed)
+    if around:
+        options["costs"] = Costs(**around)
     return RecordedRun(
         name=f"{result.system}, {result.model}, {result.graph}",
-        executor=settings["executor"],
+        executor=executor,
         times=_by_batch(spent, means, by_rank=settings["executor"] != "factored") or means,
         epoch_s=epoch.total_us / 1e6,
         origin=result.origin,
@@ -138,7 +143,7 @@ def _by_batch(
     spent: Mapping[str, Mapping[tuple[int, int], float]], means: StageTimes, by_rank: bool
 ) -> StageTimes | None:
     """The times of every mini-batch in the order of their samples, or None where some were not timed by themselves."""
-    if set(spent) - {"put", "get"} != {"sample", "extract", "train"}:
+    if set(spent) - set(_AROUND) != {"sample", "extract", "train"}:
         return None
     # A slice of a rank is a mini-batch of its own; else who samples a mini-batch is not who trains on it.
     keys = [(batch, rank if by_rank else 0) for rank, batch in spent["sample"]]

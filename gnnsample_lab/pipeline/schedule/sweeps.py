@@ -146,7 +146,9 @@ def splits(
         TypeError, ValueError: arguments that ``simulate`` refuses, or no split that fits.
     """
     times, gpus = _times("times", times), checks.whole("gpus", gpus, 1, MAX_GPUS)
-    sample_s, trainer_s = times.mean("sample"), trainer_time(times.mean("extract"), times.mean("train"))
+    around = _around(costs)
+    sample_s = times.mean("sample") + around.put_s
+    trainer_s = trainer_time(times.mean("extract") + around.get_s, times.mean("train"))
     rows = []
     for m in _counts("samplers", samplers):
         for n in range(1, gpus - m + 1):
@@ -166,6 +168,12 @@ def splits(
     if not rows:
         raise ValueError(f"gpus must leave one to train beside the samplers (got {gpus})")
     return Sweep("splits", tuple(rows), _origin([times]), _cost_notes(costs))
+
+
+def _around(costs: Costs | None) -> Costs:
+    if costs is not None and not isinstance(costs, Costs):
+        raise TypeError(f"costs must be Costs or None (got {checks.shown(costs)})")
+    return Costs() if costs is None else costs
 
 
 def allocation_sweep(
@@ -193,9 +201,7 @@ def allocation_sweep(
         TypeError, ValueError: arguments that ``simulate`` refuses, or fewer than 2 GPUs.
     """
     times, gpus = _times("times", times), checks.whole("gpus", gpus, 2, MAX_GPUS)
-    around = Costs() if costs is None else costs
-    if not isinstance(around, Costs):
-        raise TypeError(f"costs must be Costs or None (got {checks.shown(costs)})")
+    around = _around(costs)
     extract_s = times.mean("extract") + around.get_s
     trainer_s = trainer_time(extract_s, times.mean("train"))
     standby_s = around.get_s + times.mean("standby_extract") + times.mean("train")

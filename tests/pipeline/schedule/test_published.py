@@ -357,3 +357,18 @@ def test_every_split_with_and_without_switching() -> None:
     assert all(row["remaining"] <= 1 for row in bounded.rows)
     with pytest.raises(ValueError, match="gpus"):
         allocation_sweep(times, gpus=1)
+
+
+def test_the_formula_counts_hand_overs_wherever_it_is_asked() -> None:
+    times, costs = stage_times(1.0, 0.5, 2.0, batches=24), Costs(put_s=3.0, get_s=0.5)
+    (of_splits,) = {
+        row["samplers"]
+        for row in splits(times, gpus=8, samplers=range(1, 8), costs=costs).rows
+        if row["chosen"] and row["samplers"] + row["trainers"] == 8
+    }
+    (of_sweep,) = [
+        row["samplers"] for row in allocation_sweep(times, gpus=8, costs=costs).rows if row["chosen"]
+    ]
+    assert of_splits == of_sweep == simulate(times, "factored", gpus=8, costs=costs).settings["samplers"]
+    with pytest.raises(TypeError, match="costs must be Costs"):
+        splits(times, costs=3)  # type: ignore[arg-type]

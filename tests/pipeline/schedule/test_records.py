@@ -208,6 +208,30 @@ def test_a_factored_run_brings_its_split_and_its_hand_overs() -> None:
     assert model_error([run]).rows[0].modelled_s == model.epoch_s and model.roles == ("sampler", "trainer")
 
 
+def test_a_run_that_swaps_is_batch_mode_with_its_loads() -> None:
+    """AGL's batch mode: the topology makes room for the cache in every epoch."""
+    stages = (
+        ("sampler", "load topology", 0.0, 1.0), ("sampler", "sample", 1.0, 0.5), ("sampler", "put", 1.5, 0.25),
+        ("sampler", "load cache", 2.0, 3.0), ("loader", "get", 5.0, 0.125), ("loader", "extract", 6.0, 0.5),
+        ("trainer", "train", 7.0, 1.0),
+    )  # fmt: skip
+    events = [
+        StageEvent(rank, worker, stage, rank, 1e6 * at, 1e6 * (at + took))
+        for rank in (0, 1)
+        for worker, stage, at, took in stages
+    ]
+    settings = {"samplers": 2, "switching": True, "staleness": 0, "pipelined": True, "capacity": None}
+    run = run_of(trained("factored", events, tasks=2, swap=True, **settings))
+    costs = Costs(put_s=0.25, get_s=0.125, load_topology_s=1.0, load_cache_s=3.0)
+    assert (run.executor, run.options) == (
+        "batch-mode",
+        {"staleness": 0, "pipelined": True, "costs": costs},
+    )
+    assert run.times.sample_s.tolist() == [0.5, 0.5], "loads are no stage of a mini-batch"
+    (row,) = model_error([run]).rows
+    assert row.modelled_s > 4.0
+
+
 def test_means_stand_in_where_several_mini_batches_were_timed_together() -> None:
     events = [
         StageEvent(0, "sampler", "sample", 0, 0.0, 4e6),
