@@ -337,10 +337,17 @@ class NeighborLoader(PygLoader):
             steps.insert(0, _Restored(own))
         self.features: CachedFeatures | None = None
         sized = cache_ratio is not None or capacity_bytes is not None
-        if getattr(data, "x", None) is not None and (sized or sampler.device == "cuda"):
-            cache = _cache(data.x, sampler, cache_ratio, capacity_bytes)
-            self.features = CachedFeatures(cache)
+        self._cache_size = cache_ratio, capacity_bytes
+        x = getattr(data, "x", None)
+        if sized and x is not None and not _is_cacheable(x):
+            raise TypeError(
+                "data.x must be rows of float32 or float16 that need no gradient for cache_ratio and capacity_bytes "
+                f"(got {checks.shown(x)})"
+            )
+        if x is not None and (sized or (sampler.device == "cuda" and _is_cacheable(x))):
+            self.features = CachedFeatures(_cache(x, sampler, cache_ratio, capacity_bytes))
             steps.insert(0, self.features)
+        self._own_ids, self._given, self._seen = own, data, _columns_of(data)
         super().__init__(
             _slim(data, sampler.device, own, without_x=self.features is not None), sampler.num_neighbors,
             neighbor_sampler=sampler, input_nodes=input_nodes, transform=_Chain(steps) if steps else None,
@@ -365,12 +372,33 @@ class NeighborLoader(PygLoader):
         finally:
             self.data = whole
 
+    def _renewed(self) -> None:
+        """Take the caller's data as they are now, as PyG's loader does, which keeps them and not their columns."""
+        now, before = _columns_of(self._given), self._seen
+        if now.keys() == before.keys() and all(_is_same(now[name], before[name]) for name in now):
+            return
+        data, sampler = self._given, self.node_sampler
+        if self.features is not None:
+            x = getattr(data, "x", None)
+            if x is None or not _is_cacheable(x):
+                raise TypeError(
+                    f"data.x must stay rows of float32 or float16: they are cached (got {checks.shown(x)})"
+                )
+            if not _is_same(now["x"], before["x"]):
+                self.features.cache = _cache(x, sampler, *self._cache_size)
+        self.data = _slim(data, sampler.device, self._own_ids, without_x=self.features is not None)
+        if self.features is not None:
+            self.data.x = data.x
+        self._seen = now
+
     def __iter__(self) -> Iterator[Any]:
+        self._renewed()
         order, fields = _order_of(self.sampler), _fields_of(self._filtered())
         usual = (
             type(self.batch_sampler) is torch.utils.data.BatchSampler and type(self.node_sampler) is GPUSampler
             and self.transform_sampler_output is None and not self.filter_per_worker and not self.pin_memory
             and self.input_data.time is None
+            and self.batch_size is not None  # else the batch_sampler is the caller's
         )  # fmt: skip
         if not usual or order is None or fields is None:
             return super().__iter__()
@@ -620,6 +648,29 @@ def _topology(data: Any, weight_attr: str | None) -> Graph:
             raise ValueError(f"weight_attr must name an edge attribute (got {weight_attr!r})")
         bare.edge_weight = weight.reshape(-1)
     return Graph.from_pyg(bare)
+
+
+def _is_cacheable(x: Any) -> bool:
+    """Whether a :class:`FeatureCache` takes these rows; others are columns of the data like any."""
+    name = str(getattr(x, "dtype", "")).removeprefix("torch.")
+    return (
+        getattr(x, "ndim", 0) == 2
+        and name in ("float32", "float16")
+        and not getattr(x, "requires_grad", False)
+    )
+
+
+def _columns_of(data: Data) -> dict[str, tuple[Any, int]]:
+    """The data's columns, topology apart, each with how often it was changed in place, where that is counted."""
+    return {
+        name: (value, 0 if not torch.is_tensor(value) or value.is_inference() else value._version)
+        for name, value in data.to_dict().items()
+        if name not in ("edge_index", "num_nodes")
+    }
+
+
+def _is_same(now: tuple[Any, int], before: tuple[Any, int]) -> bool:
+    return now[0] is before[0] and now[1] == before[1]
 
 
 def _cache(x: Any, sampler: GPUSampler, ratio: float | None, capacity_bytes: int | None) -> FeatureCache:

@@ -478,3 +478,51 @@ def test_masks_of_several_divisions_are_named(data):
     several.train_mask = torch.zeros(data.num_nodes, 10, dtype=torch.bool)
     with pytest.raises(ValueError, match=r"train_mask must have shape .* data.train_mask\[:, 0\]"):
         lab.Graph.from_pyg(several)
+
+
+@pytest.mark.parametrize("cache", [{}, {"cache_ratio": 0.5}, {"cache_ratio": 1.0}], ids=str)
+def test_the_loader_sees_what_becomes_of_its_data(data, cache):
+    """As PyG's loader, which keeps the data and not their columns: labels that change between epochs, say."""
+    mine = data.clone()
+    loader = NeighborLoader(mine, [3, 2], input_nodes=torch.arange(40), batch_size=8, device="cpu", **cache)
+    for change in ("reassign", "in place", "add"):
+        if change == "reassign":
+            mine.x, mine.y = mine.x + 7, mine.y + 1
+        elif change == "in place":
+            mine.x.mul_(2)
+        else:
+            mine.weight_of_vertex = torch.arange(mine.num_nodes) * 3
+        for batch in loader:
+            assert torch.equal(batch.x, mine.x[batch.n_id]) and torch.equal(batch.y, mine.y[batch.n_id])
+            if change == "add":
+                assert torch.equal(batch.weight_of_vertex, 3 * batch.n_id)
+    if cache:
+        mine.x = mine.x.double()
+        with pytest.raises(TypeError, match="data.x must stay rows of float32 or float16"):
+            next(iter(loader))
+
+
+@pytest.mark.parametrize("order", ["random", "sequential"])
+def test_a_batch_sampler_of_ones_own_gives_the_order(data, order):
+    ids = torch.arange(30)
+    picked = [3, 1, 2, 29, 17] if order == "random" else list(range(30))
+    own = torch.utils.data.BatchSampler(picked, 4, False)
+    loader = NeighborLoader(data, [3, 2], input_nodes=ids, batch_sampler=own, device="cpu")
+    found = torch.cat([batch.n_id[: batch.batch_size] for batch in loader])
+    assert found.tolist() == picked
+
+
+@pytest.mark.parametrize("kind", ["float64", "int64", "bool", "bfloat16", "vector", "cube", "gradient"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_that_a_cache_does_not_take_are_columns_like_any(data, kind, device):
+    mine = data.clone()
+    mine.x = {
+        "vector": lambda x: x[:, 0].clone(), "cube": lambda x: x.unsqueeze(2).repeat(1, 1, 2),
+        "gradient": lambda x: x.clone().requires_grad_(),
+    }.get(kind, lambda x: x.to(getattr(torch, kind)))(data.x)  # fmt: skip
+    loader = NeighborLoader(mine, [3, 2], input_nodes=torch.arange(20), batch_size=8, device=device)
+    for batch in loader:
+        assert batch.x.dtype == mine.x.dtype
+        assert torch.equal(batch.x.cpu(), mine.x[batch.n_id.cpu()])
+    with pytest.raises(TypeError, match=r"data.x must be rows of float32 or float16"):
+        NeighborLoader(mine, [3, 2], device=device, cache_ratio=0.5)

@@ -238,6 +238,7 @@ class GCNConv(Layer):
     @in_float32
     def forward(self, block: Any, x: Any) -> Any:
         if isinstance(block, SummedBlock):
+            block.check_rows(x)
             return self.update(x, block.aggregated("sum"), block.lengths, False)
         csr, mapped = csr_of(block), _map_first(self.linear, x)
         x, own = with_destinations(self.message(x, mapped), csr.num_rows)
@@ -274,6 +275,7 @@ class SAGEConv(Layer):
     @in_float32
     def forward(self, block: Any, x: Any) -> Any:
         if isinstance(block, SummedBlock):
+            block.check_rows(x)
             table = block.table("mean", x)
             if table is not None:
                 return side_by_side(self.own, self.linear, table)
@@ -312,6 +314,8 @@ class GINConv(Layer):
 
     @in_float32
     def forward(self, block: Any, x: Any) -> Any:
+        if isinstance(block, SummedBlock):
+            block.check_rows(x)
         if x.is_cuda and self.kernel in ("auto", "register-tile"):
             from .autograd_gin import GinLayer
 

@@ -253,6 +253,23 @@ def test_captured_steps_have_the_losses_of_plain_mini_batches(graph: Any, device
     assert losses[0][-1] != losses[0][0]
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["gcn", "sage", "gin"])
+def test_rows_that_a_model_changes_first_are_refused(graph: Any, device: str, name: str) -> None:
+    """Sums of their neighbours are of the rows as they were."""
+    batch = FusedSampler(graph, [3, 4], device=device).sample(np.arange(20))
+    layer = lab.make_model(name, graph.num_features, 8, 3, num_layers=1).to(device).layers[0]
+    block = batch.blocks[0]
+    expected = layer(block, block.own)
+    torch.testing.assert_close(layer(block, block.own.clone()), expected)
+    for changed in (torch.nn.functional.layer_norm(block.own, (graph.num_features,)), block.own[:, :-1]):
+        with pytest.raises(ValueError, match="x must be the rows that a FusedSampler gives"):
+            layer(block, changed)
+    block.own.mul_(2)
+    with pytest.raises(ValueError, match="x must be the rows that a FusedSampler gives"):
+        layer(block, block.own)
+
+
 @pytest.mark.gpu
 def test_a_captured_step_takes_rows_that_are_there_already(graph: Any) -> None:
     losses = []

@@ -12,10 +12,11 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.compute.aggregation.csr import scalar_type
 from gnnsample_lab.compute.inference import messages
-from gnnsample_lab.compute.inference.infer import Inference, shares_memory
+from gnnsample_lab.compute.inference.infer import Inference, _has_steps, shares_memory
 from gnnsample_lab.compute.inference.plan import Widths, plan
 from gnnsample_lab.compute.inference.sums import Pieces
 from gnnsample_lab.compute.inference.tables import Rows
+from gnnsample_lab.compute.layers import SAGEConv
 from gnnsample_lab.compute.models import models
 
 torch = pytest.importorskip("torch")
@@ -317,8 +318,6 @@ class Own(torch.nn.Module):
 
 
 def test_models_of_a_users_own_layers():
-    from gnnsample_lab.compute.layers import SAGEConv
-
     graph = awkward_graph()
     torch.manual_seed(0)
     model = Own(Sums(FEATURES, 9), SAGEConv(9, CLASSES))
@@ -333,6 +332,64 @@ def test_models_of_a_users_own_layers():
         assert_close(lab.infer(model, graph, device="cpu", budget_gb=budget), wanted)
     with pytest.raises(MemoryError, match="layer 0 has no message, root, update"):
         lab.infer(model, graph, device="cpu", budget_gb=1e-5)
+
+
+class Scaled(SAGEConv):
+    """A layer that inherits the steps and does more."""
+
+    def forward(self, block: Any, x: Any) -> Any:
+        return 3 * super().forward(block, x)
+
+
+class Doubled(SAGEConv):
+    """A layer whose step and ``forward`` agree, since the latter takes the step."""
+
+    def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
+        return 2 * super().finish(rows, root, mapped)
+
+
+def test_layers_that_do_more_than_their_steps_are_called():
+    graph = awkward_graph()
+    hooked, patched = SAGEConv(FEATURES, 6), SAGEConv(FEATURES, 6)
+    hooked.register_forward_hook(lambda layer, given, made: made + 1)
+    patched.forward = lambda block, x: SAGEConv.forward(patched, block, x) - 1  # type: ignore[method-assign]
+    for layer in (Scaled(FEATURES, 6), hooked, patched):
+        model = Own(layer, SAGEConv(6, CLASSES))
+        inference = Inference(model, graph, device="cpu")
+        found = inference.run()
+        x = torch.from_numpy(graph.feat)
+        with torch.no_grad():
+            wanted = model.layers[1](inference.block(), model.between(layer(inference.block(), x)))
+        assert_close(found, wanted.numpy())
+        assert inference.layers[0].plan is None
+    assert not _has_steps(Scaled(2, 2)) and _has_steps(Doubled(2, 2))
+
+
+class Whole(Own):
+    """A model with a ``forward``, which may do more than the layers."""
+
+    def __init__(self, *layers: Any, extra: str = "") -> None:
+        super().__init__(*layers)
+        self.extra = extra
+
+    def forward(self, blocks: Any, x: Any) -> Any:
+        x = torch.nn.functional.layer_norm(x, x.shape[1:]) if self.extra == "norm" else x
+        for number, (layer, block) in enumerate(zip(self.layers, blocks, strict=True)):
+            before, x = x, layer(block, x)
+            if self.extra == "residual" and number:
+                x = x + before[: len(x), : x.shape[1]]
+            x = self.between(x) if number + 1 < len(self.layers) else x
+        return x.log_softmax(1) if self.extra == "softmax" else x
+
+
+@pytest.mark.parametrize("extra", ["norm", "residual", "softmax"])
+def test_a_model_whose_forward_does_more_is_refused(extra):
+    graph = awkward_graph()
+    layers = (SAGEConv(FEATURES, 9), SAGEConv(9, CLASSES))
+    with pytest.raises(ValueError, match="forward of model does more than its layers .*got Whole"):
+        lab.infer(Whole(*layers, extra=extra), graph, device="cpu")
+    found = lab.infer(Whole(*layers), graph, device="cpu")
+    assert_close(found, lab.infer(Own(*layers), graph, device="cpu"))
 
 
 def test_models_that_cannot_be_run_are_refused():

@@ -40,7 +40,9 @@ class SummedBlock:
         import torch
 
         with torch.inference_mode(False):  # who asks first may evaluate, who asks later may train
-            return self._gather(None, None)
+            made = self._gather(None, None)
+        self._version = _version(made[0])
+        return made
 
     @property
     def own(self) -> Any:
@@ -56,6 +58,26 @@ class SummedBlock:
     def lengths(self) -> Any:
         """Picks of each destination, tensor ``float32[num_dst, 1]``."""
         return self._made[1].unsqueeze(1)
+
+    def check_rows(self, x: Any) -> None:
+        """That a layer is given :attr:`own`, or a copy: sums of other rows are not those of this block.
+
+        Raises:
+            ValueError: something, a norm or dropout before the layer say, has changed the rows.
+        """
+        import torch
+
+        own = self.own
+        same = x.data_ptr() == own.data_ptr() and x.stride() == own.stride() and x.shape == own.shape
+        if same and _version(own) == self._version:
+            return
+        # A captured step was made once before as it stands.
+        if not same and ((x.is_cuda and torch.cuda.is_current_stream_capturing()) or torch.equal(x, own)):
+            return
+        raise ValueError(
+            "x must be the rows that a FusedSampler gives, whose neighbours are summed already: use a NeighborSampler "
+            "where the model changes rows before its first layer"
+        )
 
     def aggregated(self, reduce: str) -> Any:
         """``"sum"`` or ``"mean"`` of each destination's rows, ``[num_dst, F]``."""
@@ -86,3 +108,8 @@ class SummedBlock:
 
     def __repr__(self) -> str:
         return f"SummedBlock(num_dst={self.num_dst}, reduce={self.reduce!r})"
+
+
+def _version(x: Any) -> int:
+    """How often a tensor was changed in place; 0 for those that do not count it."""
+    return 0 if x.is_inference() else int(x._version)

@@ -35,6 +35,8 @@ _topologies: weakref.WeakKeyDictionary[Graph, dict[str, Topology]] = weakref.Wea
 """Views of graphs that lie on the device of their inferences, and what is made of them once."""
 _known_widths: weakref.WeakKeyDictionary[Any, dict[Any, Widths]] = weakref.WeakKeyDictionary()
 """Of layers, by what they depend on."""
+_known_forwards: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
+"""Of models, with what their ``forward`` was found to be that of their layers."""
 
 
 def infer(
@@ -61,9 +63,11 @@ def infer(
 
     Args:
         model: of :func:`~gnnsample_lab.make_model`, or any module with ``layers``, and ``between(x)`` for what happens
-            between two of them. Layers have the steps of :class:`~gnnsample_lab.compute.layers.Layer`; others are
-            called as ``layer(block, x)`` with the whole graph as one block, if its tables fit. PinSAGE weighs
-            neighbours by the graph's edge weights, or equally where it has none, in place of its random walks' visits.
+            between two of them; where it has a ``forward(blocks, x)``, that must do no more. Layers have the steps of
+            :class:`~gnnsample_lab.compute.layers.Layer`; others, those with hooks, and classes that inherit the steps
+            below a ``forward`` of their own are called as ``layer(block, x)`` with the whole graph as one block, if its
+            tables fit. PinSAGE weighs neighbours by the graph's edge weights, or equally where it has none, in place of
+            its random walks' visits.
         graph: on either device; its topology has to fit the device.
         features: ``[N, F]``, ``float32`` or ``float16``, default ``graph.feat``; in GPU memory, in host memory
             (page-locked or not), or memory-mapped.
@@ -83,8 +87,8 @@ def infer(
 
     Raises:
         TypeError: a model without ``layers`` and ``between``, arguments of a wrong kind.
-        ValueError: a graph without features, features or ``out`` of a wrong shape, an ``out`` that may share
-            memory with the features, more than 2**31 - 2 vertices.
+        ValueError: a model whose ``forward`` does more than its layers, a graph without features, features or ``out``
+            of a wrong shape, an ``out`` that may share memory with the features, more than 2**31 - 2 vertices.
         MemoryError: ``budget_gb``, or the device, is too small; the message names what does not fit.
     """
     return Inference(
@@ -221,6 +225,7 @@ class Inference:
             self.relu_between = getattr(model.between, "is_relu", False) is True
             self.layers = []
             self._begin(dtype)
+            self._check_forward(model)
             self._measure()
             with self._bar() as bar:
                 for index in range(len(self.steps)):
@@ -346,6 +351,55 @@ class Inference:
             self.widths.append(found)
             width, itemsize = found.result, self.dtype.itemsize
         self._check_out(width)
+
+    def _check_forward(self, model: Any) -> None:
+        """That the model's ``forward`` is its layers with ``between``, tried on three vertices, once.
+
+        Raises:
+            ValueError: it does more, as a residual or a norm of the input, which layer by layer nobody would do.
+        """
+        import torch
+
+        own = getattr(
+            model, "_orig_mod", model
+        )  # a compiled model would be compiled anew for so few vertices
+        forward = type(own).forward
+        kinds = tuple((type(layer), _has_steps(layer), _place(layer, "forward")) for layer in self.steps)
+        key = (forward, kinds, self.rows.width, self.graph.edge_weight is None)
+        if forward is torch.nn.Module.forward or key in _known_forwards.setdefault(self.model, set()):
+            return
+        ids = torch.arange(3, dtype=torch.int32, device=self.device)
+        indptr = torch.tensor([0, 1, 1, 3], device=self.device)
+        weight = (
+            None
+            if self.graph.edge_weight is None
+            else torch.tensor([0.5, 2.0, 1.0], device=self.device).to(self.dtype)
+        )
+        block = Block(
+            ids, ids, indptr, torch.tensor([1, 0, 1], dtype=torch.int32, device=self.device), None, weight
+        )
+        x = torch.arange(3 * self.rows.width, device=self.device).to(self.dtype).sin().reshape(3, -1)
+        try:
+            wanted = own([block] * len(self.steps), x.clone())
+            found = self.steps[0](block, x.clone())
+            for layer in self.steps[1:]:
+                found = layer(block, self.between(found))
+        except (
+            Exception
+        ):  # a forward of other arguments, or rows that do not suit, of which more is said elsewhere
+            return
+        if not torch.is_tensor(wanted) or wanted.shape != found.shape:
+            same = False
+        else:
+            same = torch.allclose(
+                wanted, found, rtol=1e-3, atol=1e-3 * float(found.abs().max()), equal_nan=True
+            )
+        if not same:
+            raise ValueError(
+                f"forward of model does more than its layers with between(x) between two of them, which is all that "
+                f"inference layer by layer computes (got {type(own).__name__}): move the rest into layers or between"
+            )
+        _known_forwards[self.model].add(key)
 
     def _widths(self, layer: Any, width: int, itemsize: int) -> Widths:
         """Columns of a layer's tables, by trying its steps on a single row, once."""
@@ -715,8 +769,23 @@ def _name(dtype: Any) -> str:
 
 
 def _has_steps(layer: Any) -> bool:
-    """Whether a layer can run in parts."""
-    return all(callable(getattr(layer, step, None)) for step in _STEPS) and hasattr(layer, "reduce")
+    """Whether a layer can run in parts: it has the steps, and its ``forward`` does no more than they do.
+
+    A class that has a ``forward`` of its own and inherits the steps does something else, and so do hooks.
+    """
+    if not all(callable(getattr(layer, step, None)) for step in _STEPS) or not hasattr(layer, "reduce"):
+        return False
+    if any(getattr(layer, hooks, None) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
+        return False
+    return _place(layer, "forward") >= min(_place(layer, step) for step in _STEPS)
+
+
+def _place(layer: Any, name: str) -> int:
+    """How far up an attribute is defined: -1 on the object itself, 0 by its class, and so on."""
+    if name in getattr(layer, "__dict__", {}):
+        return -1
+    kinds = type(layer).__mro__
+    return next((place for place, kind in enumerate(kinds) if name in vars(kind)), len(kinds))
 
 
 def _updates_in_two(layer: Any) -> bool:
