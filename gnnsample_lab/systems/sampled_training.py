@@ -97,6 +97,7 @@ class SampledRun:
 def train_sampled(
     graph: Any, method: str, sampler: str = "engine", *, steps: int = 64, hidden: int = 64, lr: float = 0.003,
     seed: int = 0, device: str = "auto", batch_size: int | None = None, together: int = TOGETHER, warm_up: int = 1,
+    rounds: int = 1,
 ) -> SampledRun:  # fmt: skip
     """Train ``steps`` mini-batches of a method, and time sampling and training.
 
@@ -113,6 +114,8 @@ def train_sampled(
         device: where the model is: "auto", "cpu" or "cuda".
         batch_size: roots of a mini-batch; the method's by default (of no effect where a sample is a mini-batch).
         together: mini-batches sampled before they are trained on.
+        rounds: times that each group is trained on. Its training time is a step's, whatever their number: a group of
+            few steps takes longer for each, since the device waits for the first launches.
 
     Raises:
         TypeError: an argument of the wrong kind; the message names it.
@@ -127,6 +130,7 @@ def train_sampled(
         whole("together", together, 1, 4096),
     )
     hidden, warm_up = whole("hidden", hidden, 1, 2**24), whole("warm_up", warm_up, 0, 2**20)
+    rounds = whole("rounds", rounds, 1, 4096)
     batch_size = optional(whole, "batch_size", batch_size, 1, 2**31 - 1)
     seed, lr = checked_seed(seed), real("lr", lr, 0)
     if graph.feat is None or graph.label is None:
@@ -150,7 +154,7 @@ def train_sampled(
             times = [_now(device)]
             work = source.take(group * together, count)
             times.append(_now(device))
-            for step in work:
+            for step in work * rounds:
                 optimizer.zero_grad(set_to_none=True)
                 loss = _loss(
                     model(step.blocks, x[tensor(step.node_ids).long()]), labels[tensor(step.seeds).long()]
@@ -161,7 +165,7 @@ def train_sampled(
                     losses.append(loss.detach())
             times.append(_now(device))
             if timed:
-                took = np.diff(times)
+                took = np.diff(times) / (1, rounds)
                 spent += took
                 each.append((float(took[0]) * 1e3 / count, float(took[1]) * 1e3 / count))
         values = torch.stack(losses).tolist()

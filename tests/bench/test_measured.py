@@ -119,24 +119,39 @@ def test_nextdoors_lines_show_its_own_form_and_ours_apart() -> None:
 
 
 def test_what_was_measured_elsewhere_is_compared_on_its_card_alone() -> None:
-    row = {"graph": "rmat", "batch_size": 1024, "fanout": 10, "hops": 3, "alone_us": 100.0}
+    row = {
+        "graph": "rmat",
+        "batch_size": 1024,
+        "fanout": 10,
+        "hops": 3,
+        "alone_us": 100.0,
+        "fused32_us": 50.0,
+    }
     record = record_of("whole-process", [row])
     for gpu in ({"name": "NVIDIA H100 80GB HBM3"}, None):
         record["environment"]["gpu"] = gpu
-        (line,) = measured.rows({"whole-process": record})
+        line, _ = measured.rows({"whole-process": record})
         assert line[1].endswith("; measured on an H200 only") and line[4] == "-", gpu
     record["environment"]["gpu"] = {"name": "NVIDIA H200"}
-    (line,) = measured.rows({"whole-process": record})
-    assert line[4] == "51.1 x" and "only" not in line[1]
+    line, together = measured.rows({"whole-process": record})
+    assert line[4] == "51.1 x" and "only" not in line[1] and together[4] == "22.1 x"
 
 
 def test_the_ratio_to_cugraph_is_of_one_rule() -> None:
     """Recorded mini-batches expand a vertex again in each hop; cuGraph has 5 108 us by that rule, 5 371 by its own."""
-    row = {"graph": "rmat", "batch_size": 1024, "fanout": 10, "hops": 3, "alone_us": 5108.0}
+    row = {
+        "graph": "rmat",
+        "batch_size": 1024,
+        "fanout": 10,
+        "hops": 3,
+        "alone_us": 5108.0,
+        "fused32_us": 1103.0,
+    }
     record = record_of("whole-process", [row])
     record["environment"]["gpu"] = {"name": "NVIDIA H200"}
-    (line,) = measured.rows({"whole-process": record})
+    line, together = measured.rows({"whole-process": record})
     assert line[4] == "1.00 x" and "DGL's rule" in line[1]
+    assert together[4] == "1.00 x" and "no vertex expanded twice" in together[3]
 
 
 def test_twins_unlike_their_originals_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,13 +353,34 @@ def test_a_line_says_where_a_baseline_draws_by_kernels_of_ours() -> None:
 
 
 def test_a_ratio_beyond_the_number_of_gpus_is_no_gain() -> None:
+    held = {"part": 10, "copies": 8, "records": 2}
     rows = [
-        {"graph": "toy", "method": "direct-cached", "world": 4, "saved_percent": 80.0, "x_best": x} for x in (3.8, 4.5)
+        {"graph": "toy", "method": "direct-cached", "world": 4, "saved_percent": 80.0, "x_one": x, "kept_bytes": held}
+        for x in (3.8, 4.5)
     ]  # fmt: skip
     (line,) = measured.rows({"ladder": record_of("ladder", rows)})
     assert line[4] == "3.80 to 4.50 x" and "what exceeds 4 x is how far runs of one GPU differ" in line[1]
-    (line,) = measured.rows({"ladder": record_of("ladder", rows[:1])})
+    assert "50 to 50 % of the topology on each GPU" in line[1]
+    whole = {"graph": "toy", "method": "each, whole graph", "world": 4, "x_one": 3.9}
+    (line,) = measured.rows({"ladder": record_of("ladder", [*rows[:1], whole])})
     assert line[4] == "3.80 x" and "exceeds" not in line[1]
+    assert "4 GPUs with the whole graph each: 3.9 to 3.9 x" in line[1]
+
+
+def test_times_of_a_host_that_was_not_quiet_have_no_verdict() -> None:
+    """No sampler takes longer for fewer seeds."""
+
+    def lines(times: tuple[float, ...]) -> list[tuple[str, ...]]:
+        rows = [
+            {"graph": "reddit-like", "batch_size": size, "fanout": 10, "hops": 3, "wall_us": {"block-bsp": us},
+             "speedup": {measured.PUBLISHED_QUEUE: 3.0}}
+            for size, us in zip((256, 1024, 4096), times, strict=True)
+        ]  # fmt: skip
+        return measured.rows({"pgsampler-fig9": record_of("pgsampler-fig9", rows)})
+
+    assert lines((100.0, 105.0, 120.0))[0][6].startswith(REPRODUCED)
+    (line,) = lines((100.0, 150.0, 120.0))
+    assert line[6] == "-" and "not quiet: fewer seeds took longer in 1 of 3 pairs" in line[1]
 
 
 def test_a_line_says_whose_capacity_its_caches_had() -> None:

@@ -149,7 +149,7 @@ def volumes(volume: Record, pull: Record) -> Phrases:
         f"{all_cards(pull)}: CSP takes {whole(biased['less_percent'])} % off pull's time, biased",
         f"by METIS ({labels(graphs_of(divided))}) {of(divided, 'csp')} (paper: below): "
         f"{became([1 / each['over_ideal']['csp'] for each in divided])}",
-        Said(f"{became(*line(pull))}, larger", biased["less_percent"] > 64),
+        f"no verdict: pulling takes {biased['us'] / 1e3:.1f} ms for {whole(biased['mb'])} MB, bound by launches",
         f"without barriers csp takes {whole(100 * barriers['x_time'] - 100)} % longer",
         f"as many bytes at a fanout of {same}",
         Said(f"a longer time at none up to {widest}", min(times) > 1),

@@ -7,6 +7,7 @@ Without a GPU there are only the CPU walker's, wall time, and rows say so.
 from __future__ import annotations
 
 import functools
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,8 @@ _PASSES, _LEAST = 15, 5
 """Timed repetitions: the most, and how many there are however long they take."""
 _CHECKED = 256
 """Samples that are compared with the CPU walker's."""
-_CPU_LEAST_S = 0.4
+_CPU_LEAST_S, _CPU_PASSES = 0.4, 3
+"""Seconds of a pass of the CPU walker at least, and how many are taken."""
 L2 = f"{common.AS_LEFT}: never flushed, a call finds what the one before, of the same roots, left"
 SECONDS = "seconds are medians; ms: GPU time of one call, scheduling index included, graph and roots on the GPU before"
 
@@ -75,6 +77,13 @@ def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> dic
         if warm == 1 or (not on_cpu and (warm == 2 or time.perf_counter() - began < _WARM_S)):
             times.clear()
     return timing.spread(times, "ms")
+
+
+def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What ``work()`` gives, and its seconds."""
+    began = time.perf_counter()
+    found = work()
+    return found, time.perf_counter() - began
 
 
 @dataclass
@@ -224,7 +233,10 @@ class Study:
                 self.session.say(f"{self.case} on {self.name}: {self.num_samples} samples fit")
 
     def cpu_walker(self, threads: int) -> dict[str, Any]:
-        """The CPU walker on so many random samples as take a while: ``vertices_per_s``, ``samples_per_s``."""
+        """The CPU walker on so many random samples as take a while: ``vertices_per_s``, ``samples_per_s``.
+
+        Medians of :data:`_CPU_PASSES`; of one thread each on a quick core.
+        """
         key = ("cpu", threads)
         if key not in self._times:
             import numba
@@ -236,19 +248,22 @@ class Study:
                 self.walker(self.roots[order[:1]])()  # compiles
                 while True:
                     work = self.walker(self.roots[np.sort(order[:count])])
-                    began = time.perf_counter()
-                    found = work()
-                    seconds = time.perf_counter() - began
+                    found, seconds = _timed(work)
                     if seconds >= _CPU_LEAST_S or count == len(order):
                         break
                     count = min(
                         len(order), max(2 * count, int(1.5 * count * _CPU_LEAST_S / max(seconds, 1e-4)))
                     )
+                once = functools.partial(_timed, work)
+                passes = [quick_pass(once) if threads == 1 else once() for _ in range(_CPU_PASSES)]
             finally:
                 numba.set_num_threads(before)
+            each = sorted(seconds for _, seconds in passes)
+            seconds = statistics.median(each)
             self._times[key] = {
                 "threads": threads, "cpu_samples": count, "vertices_per_s": found.num_vertices / seconds,
                 "samples_per_s": count / seconds, "seconds": seconds,
+                "each_s": each,
             }  # fmt: skip
         return self._times[key]
 

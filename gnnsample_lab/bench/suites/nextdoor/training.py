@@ -69,6 +69,8 @@ def trained(session: Session, name: str, method: str, sampler: str) -> SampledRu
         found = train_sampled(
             graph(session, name), method, sampler, steps=PASSES * together, together=together,
             device=common.device(), batch_size=size, warm_up=_NUMPY_WARM if by_hand else 1,
+            # As many steps in a group as the engines have.
+            rounds=max(1, (QUICK_TOGETHER if session.quick else TOGETHER) // together),
         )  # fmt: skip
         medians = [statistics.median(times) for times in zip(*found.groups, strict=True)]
         found = dataclasses.replace(found, sample_ms=medians[0], train_ms=medians[1])
