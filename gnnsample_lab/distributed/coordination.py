@@ -27,7 +27,7 @@ from .ranks.run import DEVICES, Ranks, _seconds
 ORDERS = ("central", "arrival")
 WORKERS = ("sampler", "loader")
 _POLL_S = 0.001
-_END = -1
+_END, _NOTHING_YET = -1, -2
 
 
 class CollectiveTimeout(RuntimeError):
@@ -138,12 +138,20 @@ class CommunicationThread:
         import torch
         import torch.distributed as dist
 
-        turn = torch.zeros(1, dtype=torch.int64)
-        if self._rank.index == 0:
-            worker = self._arrived.get()
-            turn[0] = _END if worker is None else self.workers.index(worker)
-        dist.broadcast(turn, 0, group=self._control)
+        turn = torch.full((1,), _NOTHING_YET)
+        while int(turn) == _NOTHING_YET:
+            if self._rank.index == 0:
+                turn[0] = self._turn()
+            dist.broadcast(turn, 0, group=self._control)
         return None if int(turn) == _END else self.workers[int(turn)]
+
+    def _turn(self) -> int:
+        """On rank 0, what to announce. The others wait for it in a collective, which does not wait for ever."""
+        try:
+            worker = self._arrived.get(timeout=self._rank.timeout_s / 3)
+        except queue.Empty:
+            return _NOTHING_YET
+        return _END if worker is None else self.workers.index(worker)
 
     def _launch(self, worker: str) -> None:
         try:  # a follower's worker may still be on its way

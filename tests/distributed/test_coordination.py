@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -102,6 +104,25 @@ def test_a_rank_whose_worker_never_asks_says_so() -> None:
         first, second = ranks.run(a_worker_that_does_not_ask)
     assert first == ["the a's collective did not end in 1 s"] * 2
     assert second == ["the a did not ask for its collective in 1 s"]
+
+
+def a_quiet_while(rank: Any) -> list[str]:
+    """Collectives with a pause between them that is longer than any collective may take."""
+    rank._groups._timeout = timedelta(seconds=1)
+    rank.timeout_s = 1.0
+    thread, x = coordination.CommunicationThread(rank, ["a"], timeout_s=60), torch.ones(1)
+    for pause_s in (0, 2.5):
+        time.sleep(pause_s)
+        thread.submit("a", lambda group: torch.distributed.all_reduce(x, group=group, async_op=True)).result(
+            30
+        )
+    thread.close()
+    return thread.launched
+
+
+def test_nobody_need_ask_for_a_while() -> None:
+    with lab.distributed.Ranks(2, device="cpu", timeout_s=120) as ranks:
+        assert ranks.run(a_quiet_while) == [["a", "a"]] * 2
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,10 @@ class RankMarks:
         positions: positions read in each part's memory, ``int64[parts]``.
         more: what a GPU has found out besides.
         ready: an event behind the marking.
+        ids: the vertices of the batch in host memory, to tell it from another; None on a GPU, where nobody can look at
+            them without waiting.
+        digest: of the placement: ``places`` are right in a cache of the same one alone. None where nobody else gets the
+            marks.
     """
 
     rows: int
@@ -47,6 +51,8 @@ class RankMarks:
     positions: Any
     more: Any = None
     ready: Any = field(default=streams.DONE, repr=False)
+    ids: Any = field(default=None, repr=False)
+    digest: int | None = field(default=None, repr=False)
 
 
 class FeatureCache:
@@ -63,7 +69,7 @@ class FeatureCache:
             :func:`presample` or :func:`gnnsample_lab.hotness` returned; or one score per vertex (higher is hotter, ties
             to the lower id), the same on all ranks.
         ratio: each rank caches up to ``round(ratio * N)`` rows, in either kind.
-        capacity_bytes: memory of each rank to fill, position lists included.
+        capacity_bytes: memory of each rank to fill, position lists included; 0 for these alone.
         rank: the :class:`Rank` that ``lab.distributed.run`` gave.
         kind: ``"partitioned"``: each rank caches the hottest rows of the vertices that it owns, all ranks of a host
             together are one cache (DSP). ``"replicated"``: each rank caches the same hottest rows (GNNLab).
@@ -163,7 +169,13 @@ class FeatureCache:
         if ratio is not None:
             return sizing.rows_of_ratio(float(ratio), self.num_nodes)
         listed = self.num_nodes if self.positions == "everywhere" else int(layout.partition.vertices.max())
-        return min(self.num_nodes, max(0, int(capacity_bytes) - sizing.SLOT_BYTES * listed) // self.row_bytes)
+        capacity, needed = int(capacity_bytes), sizing.SLOT_BYTES * listed
+        if 0 < capacity < needed:
+            raise ValueError(
+                f"capacity_bytes must be 0, for a cache without rows, or hold the {needed} bytes of the position list "
+                f"(got {capacity})"
+            )
+        return min(self.num_nodes, max(0, capacity - needed) // self.row_bytes)
 
     def _placed(self, layout: Layout, hotness: Any, rows: int) -> Placement:
         needed = 0 < rows < self.num_nodes
@@ -269,7 +281,8 @@ class FeatureCache:
         if self._asks_owners:
             return None
         with streams.call(self.device != "cpu"), self._lock:
-            return self._marked(ids)
+            own = ids.copy() if self.device == "cpu" else None
+            return replace(self._marked(ids), ids=own, digest=self.placement.digest)
 
     def extract(
         self, node_ids: Any, marks: RankMarks | None = None, out: Any = None
@@ -280,14 +293,16 @@ class FeatureCache:
 
         Args:
             node_ids: original ids ``[n]``, n may be 0, duplicates allowed; NumPy, CuPy, torch or a list.
-            marks: from :meth:`mark` of the same ids.
+            marks: from :meth:`mark` of the same ids, by this cache or one with the same placement. On a GPU the number
+                of ids alone is compared.
             out: array ``[n, F]`` of the features' type to write to, row-major, on the rank's device.
 
         Returns:
             ``(x, stats)``: x is CuPy on a GPU, NumPy on a CPU.
 
         Raises:
-            TypeError, ValueError: ids as in :meth:`mark`, marks of another batch, an ``out`` that does not fit.
+            TypeError, ValueError: ids as in :meth:`mark`, marks of another batch or of a cache with another placement,
+                an ``out`` that does not fit.
             RuntimeError: another rank failed or did not come; the cache was closed.
         """
         x, index, stats = self._extract(node_ids, marks, out)
@@ -398,9 +413,7 @@ class FeatureCache:
         with streams.call(on_gpu), self._lock:
             ids = self._ids(node_ids)
             if marks is not None:
-                checks.instance("marks", marks, RankMarks, "what mark() returned")
-                if marks.rows != ids.size:
-                    raise ValueError(f"marks must be of the same batch, {ids.size} rows (got {marks.rows})")
+                self._check_marks(marks, ids)
             if out is not None:
                 self._check_output(out, int(ids.size))
             rows = self._output(int(ids.size)) if out is None or not ordered else out
@@ -421,6 +434,15 @@ class FeatureCache:
             where = runtime.device_name() if on_gpu else "the CPU"
             self.last = RankStats(int(ids.size), self._setup, f"measured on {where}", count, traffic, ready)
             return rows, index, self.last
+
+    def _check_marks(self, marks: Any, ids: Any) -> None:
+        checks.instance("marks", marks, RankMarks, "what mark() returned")
+        if marks.rows != ids.size:
+            raise ValueError(f"marks must be of the same batch, {ids.size} rows (got {marks.rows})")
+        if marks.ids is not None and not np.array_equal(marks.ids, ids):
+            raise ValueError("marks must be of the same batch (got marks of other vertices)")
+        if marks.digest not in (None, self.placement.digest):
+            raise ValueError("marks must be of a cache with the same placement (got those of another cache)")
 
     def _output(self, rows: int) -> Any:
         if self.device == "cpu":

@@ -130,7 +130,7 @@ class CpuEngine:
         setup, me, parts = self.setup, self.setup.me, self.num_parts
         began = time.perf_counter()
         holders, rows = self.placement.holders(places, me), self.placement.rows(places)
-        cold_rows = rows
+        cold_rows, served = rows, rows[:0]
         if setup.num_hosts > 1:
             begin, end = self.placement.cold_bounds[setup.host : setup.host + 2]
             holders[(holders == parts) & ((rows < begin) | (rows >= end))] = parts + 1
@@ -158,10 +158,13 @@ class CpuEngine:
                 away = np.flatnonzero(holders == parts + 1)
                 host = np.searchsorted(self.placement.cold_bounds, cold_rows[away], "right") - 1
                 partners = setup.partners[host]
-                self._exchange(setup.world, partners, cold_rows[away], to[away], out, self._serve_cold)
+                asked = self._exchange(
+                    setup.world, partners, cold_rows[away], to[away], out, self._serve_cold
+                )
+                served = asked - begin
         finally:
             cold_us = waiting.result()
-        found = tally(holders, rows, setup.row_bytes, positions)
+        found = tally(holders, rows, setup.row_bytes, positions, served)
         return index, found, {"cold_us": cold_us, "rows_us": (time.perf_counter() - began) * 1e6}
 
     def _read_cold(self, ids: np.ndarray, to: np.ndarray, out: np.ndarray) -> float:
@@ -177,13 +180,16 @@ class CpuEngine:
         to: np.ndarray,
         out: np.ndarray,
         serve: Any,
-    ) -> None:
+    ) -> np.ndarray:
+        """Ask peers for rows, to be put in their places in ``out``; returns the rows that this rank was asked for."""
         asked = Questions(exchange, peers)
-        sent = serve(asked.ask(rows.astype(np.int32))).view(np.uint8).reshape(-1)
+        wanted: np.ndarray = asked.ask(rows.astype(np.int32))
+        sent = serve(wanted).view(np.uint8).reshape(-1)
         got = asked.answer("rows", sent, self.setup.row_bytes)
         given = got.view(self.setup.dtype).reshape(-1, self.setup.num_features)
         table, target = words(given, out)
         copy_rows(table, np.arange(len(given)), to[asked.order], target)
+        return wanted.astype(np.int64)
 
     def _serve(self, rows: np.ndarray) -> np.ndarray:
         given = np.empty((rows.size, self.setup.num_features), self.setup.dtype)

@@ -249,28 +249,23 @@ class GpuEngine:
             waits and tells tally, time and stages; an event behind the rows.
         """
         marks.ready.order()
-        n, parts, setup = int(ids.size), self.num_parts, self.setup
+        parts, setup = self.num_parts, self.setup
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         begin.record()
         with streams.leasing() as counted:
-            counts = cupy.zeros(2 * (parts + 2) + 1, np.uint64)
-        only = setup.me if self.placement.kind == "replicated" else -1
-        address = int(counts.data.ptr)
-        args = (
-            marks.places, np.uint64(n), np.int32(parts), np.uint32(self._shift), np.int32(only),
-            np.uint32(setup.row_bytes), *(np.uint64(address + 8 * k * (parts + 2)) for k in range(3)),
-        )  # fmt: skip
-        launch("tally", n, args)
+            # Of this rank's rows, and of those that it reads for other hosts.
+            counts = cupy.zeros((1 + setup.asks_hosts, 2 * (parts + 2) + 1), np.uint64)
+        self._tally(marks.places, counts[0])
         index = None
         if setup.transport == "direct" or self.placement.kind == "replicated":
             self._read(marks.places, marks.more[0], out)
         else:
             with _on_torch_stream():
-                index = self._exchange(marks, counts, out, ordered)
+                index = self._exchange(marks, counts[0], out, ordered)
         if setup.asks_hosts:
             which, row = marks.more[1]
             with _on_torch_stream():
-                self._ask_hosts(which, row, out, index)
+                self._ask_hosts(which, row, out, index, counts[1])
         end.record()
         read = marks.positions  # not the marks: stats may be kept for an epoch
 
@@ -278,12 +273,22 @@ class GpuEngine:
             end.synchronize()
             counted.order()
             found = counts.get().astype(np.int64)
-            rows, sectors = (found[k * (parts + 2) :][: parts + 2] for k in (0, 1))
-            lines = int(found[2 * (parts + 2)])
-            tally = Tally(rows, sectors, lines, read.get().astype(np.int64))
+            rows, sectors = (found[0, k * (parts + 2) :][: parts + 2] for k in (0, 1))
+            served = (int(found[1, 2 * parts + 2]), int(found[1, -1])) if setup.asks_hosts else (0, 0)
+            tally = Tally(rows, sectors, int(found[0, -1]), read.get().astype(np.int64), served)
             return tally, cupy.cuda.get_elapsed_time(begin, end) * 1e3, {}
 
         return index, count, streams.ready_of(out) or streams.Ready()
+
+    def _tally(self, places: Any, counts: Any) -> None:
+        """Add rows and sectors by holder and lines of the host to ``counts``, ``uint64[2 * (parts + 2) + 1]``."""
+        parts, address = self.num_parts, int(counts.data.ptr)
+        only = self.setup.me if self.placement.kind == "replicated" else -1
+        args = (
+            places, np.uint64(places.size), np.int32(parts), np.uint32(self._shift), np.int32(only),
+            np.uint32(self.setup.row_bytes), *(np.uint64(address + 8 * k * (parts + 2)) for k in range(3)),
+        )  # fmt: skip
+        launch("tally", int(places.size), args)
 
     def _read(self, places: Any, order: Any, out: Any) -> None:
         """What this GPU can read by itself: rows on GPUs on the current stream, the host's on another."""
@@ -348,8 +353,9 @@ class GpuEngine:
                 self._extractor.place(arrived, back[:peers], peers, out)
         return None if ordered else index
 
-    def _ask_hosts(self, which: Any, row: Any, out: Any, index: Any) -> None:
-        """Cold rows that other hosts keep, from this rank's partners there; what they ask for is served meanwhile."""
+    def _ask_hosts(self, which: Any, row: Any, out: Any, index: Any, served: Any) -> None:
+        """Cold rows that other hosts keep, from this rank's partners there; what they ask for is served meanwhile, and
+        tallied in ``served``."""
         setup, world, width, n = self.setup, self.setup.world, self.setup.row_bytes, int(which.size)
         hosts, partners = setup.num_hosts, setup.partners
         counts, asked, back, _ = self._buckets(which, row, n, self._hosts_by_partner)
@@ -361,6 +367,7 @@ class GpuEngine:
         answers = cupy.empty((int(receive.sum()), setup.num_features), setup.dtype)
         if len(answers):
             places = int(self.placement.cold_bounds[setup.host]) - 1 - wanted
+            self._tally(places, served)
             self._extractor.extract_placed(places, self._table, answers, hot=False)
         arrived, given = cupy.empty(away * width, np.uint8), answers.view(np.uint8).reshape(-1)
         world.all_to_all("rows", given, receive * width, send * width, out=arrived)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.distributed.parts.storage import open_part
 from gnnsample_lab.distributed.sampling.layout import Layout
 from gnnsample_lab.features.caching.host import feature_table, words
 
@@ -33,14 +32,14 @@ class PartRows:
         """The rows of a part, in the order of its vertices.
 
         Raises:
-            ValueError: it is another rank's, and there is no folder of parts, or one of other features.
+            ValueError: it is another rank's, and there is no folder of parts, or one of others.
         """
         if part not in self._tables:
             if self.layout.folder is None:
                 raise ValueError(
                     "folder must name where save_parts wrote the parts: rows of other ranks are read there (got None)"
                 )
-            found, own = open_part(self.layout.folder, part).feat, self.own
+            found, own = self.layout.opened(part).feat, self.own
             # Rows are copied as words, whatever they hold: those of another type or length would be cut anew.
             if found is None or (found.dtype, found.shape[1:]) != (own.dtype, own.shape[1:]):
                 got = "none" if found is None else f"{found.dtype}[n, {found.shape[1]}]"

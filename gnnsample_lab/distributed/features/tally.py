@@ -24,12 +24,14 @@ class Tally:
         sectors: sectors of 32 bytes that reading them touches, ``int64[num_parts + 2]``.
         lines: lines of 128 bytes, of the rows in this host's memory.
         positions: positions read from each part's list, one sector each, ``int64[num_parts]``.
+        served: sectors and lines of the rows in this host's memory that ranks of other hosts asked this one for.
     """
 
     rows: np.ndarray
     sectors: np.ndarray
     lines: int
     positions: np.ndarray
+    served: tuple[int, int] = (0, 0)
 
     @property
     def misses(self) -> int:
@@ -44,7 +46,9 @@ def blocks_of(rows: np.ndarray, row_bytes: int, block: int) -> np.ndarray:
     return touched
 
 
-def tally(holders: np.ndarray, rows: np.ndarray, row_bytes: int, positions: np.ndarray) -> Tally:
+def tally(
+    holders: np.ndarray, rows: np.ndarray, row_bytes: int, positions: np.ndarray, served: np.ndarray
+) -> Tally:
     """Count the rows of a call.
 
     Args:
@@ -52,11 +56,17 @@ def tally(holders: np.ndarray, rows: np.ndarray, row_bytes: int, positions: np.n
         rows: row in that part's cache, or in the host's table.
         row_bytes: of the cache.
         positions: positions read from each part, ``int64[num_parts]``.
+        served: row in the host's table of each row that this rank read for other hosts, ``int64[m]``.
     """
     places = len(positions) + 2
     sectors = np.bincount(holders, blocks_of(rows, row_bytes, SECTOR_BYTES), places).astype(np.int64)
     lines = int(blocks_of(rows[holders == places - 2], row_bytes, LINE_BYTES).sum())
-    return Tally(np.bincount(holders, minlength=places), sectors, lines, positions)
+    sectors_served, lines_served = (
+        int(blocks_of(served, row_bytes, block).sum()) for block in (SECTOR_BYTES, LINE_BYTES)
+    )
+    return Tally(
+        np.bincount(holders, minlength=places), sectors, lines, positions, (sectors_served, lines_served)
+    )
 
 
 def count_reads(traffic: Traffic, found: Tally, setup: Setup) -> None:
@@ -65,7 +75,7 @@ def count_reads(traffic: Traffic, found: Tally, setup: Setup) -> None:
     if setup.transport == "direct":
         traffic.read("rows", members, found.sectors[:parts])
         traffic.read("positions", members, found.positions)
-    traffic.read_host_lines("rows", found.sectors[parts], found.lines)
+    traffic.read_host_lines("rows", found.sectors[parts] + found.served[0], found.lines + found.served[1])
     traffic.ideal += int(found.rows.sum()) * setup.row_bytes
     traffic.ideal_remote += int(found.rows[:parts].sum() - found.rows[setup.me]) * setup.row_bytes
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ class Part:
         label: ``int64[n]`` or ``int64[n, tasks]``, or None.
         seeds: training vertices that the part owns, original ids, ``int64[t]``, in the order given to ``partition``.
         partition_digest: of the partition that this is a part of.
+        digests: of the whole graph's arrays of :data:`HASHED`, by name: those that the part has, where it was opened
+            from files. Older versions saved none.
     """
 
     rank: int
@@ -52,6 +55,7 @@ class Part:
     label: Any
     seeds: Any
     partition_digest: str
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def num_edges(self) -> int:
@@ -83,6 +87,8 @@ ARRAYS = (
     "vertices", "indptr", "indices", "edge_weight", "prefix", "available", "feat", "label", "seeds",
 )  # fmt: skip
 """Attributes that are arrays or None."""
+HASHED = ("edge_weight", "feat")
+"""Those which a partition's digest says nothing about, and which ranks must have of one graph."""
 
 
 def part_of(

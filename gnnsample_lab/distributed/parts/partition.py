@@ -245,13 +245,19 @@ def check_seeds(graph: Graph, seeds: Any) -> np.ndarray:
 def topology_hash(graph: Graph) -> str:
     """SHA-256 over ``indptr`` and ``indices``, the same on every device; computed once for a graph in memory."""
     if "topology_hash" not in graph._known:
-        sha = hashlib.sha256()
-        for array in (graph.indptr, graph.indices):
-            sha.update(f"{array.dtype.str} {len(array)};".encode())
-            for start in range(0, len(array), 1 << 24):
-                sha.update(host_bytes(array[start : start + (1 << 24)]))
-        graph._known["topology_hash"] = int.from_bytes(sha.digest(), "big")
+        graph._known["topology_hash"] = int(digest_of(graph.indptr, graph.indices), 16)
     return f"{graph._known['topology_hash']:064x}"
+
+
+def digest_of(*arrays: Any) -> str:
+    """SHA-256 over types, lengths and values of arrays, the same on every device."""
+    sha = hashlib.sha256()
+    for array in arrays:
+        sha.update(f"{array.dtype.str} {len(array)};".encode())
+        flat = array.reshape(-1)
+        for start in range(0, len(flat), 1 << 24):
+            sha.update(host_bytes(flat[start : start + (1 << 24)]))
+    return sha.hexdigest()
 
 
 def _computed(graph: Graph, parts: int, seeds: np.ndarray, request: dict[str, Any]) -> Partition:

@@ -23,8 +23,8 @@ from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.graph.sources.locks import exclusive
 from gnnsample_lab.sampling.weights import integer_weights
 
-from .part import ARRAYS, Part, part_of, vertex_records
-from .partition import MAX_PARTS, VERSION, Partition, check_partition
+from .part import ARRAYS, HASHED, Part, part_of, vertex_records
+from .partition import MAX_PARTS, VERSION, Partition, check_partition, digest_of
 
 _PARTITION, _PART = "gnnsample_lab partition", "gnnsample_lab part"
 _SMALL = ("method", "seed", "tolerance", "seconds", "graph_hash", "name")
@@ -116,7 +116,7 @@ def save_parts(
 def _write_missing(target: Path, graph: Graph, partition: Partition, features: bool, stamp: str) -> None:
     if _open_partition(target / "partition", stamp) is None:
         _write_partition(target / "partition", partition, stamp, vertex_records(graph, partition))
-    weights = None
+    weights, digests = None, None
     for rank in range(partition.num_parts):
         place = target / _part_name(rank)
         if cache.open_folder(place, _PART, VERSION, stamp, "it is written again") is not None:
@@ -124,9 +124,12 @@ def _write_missing(target: Path, graph: Graph, partition: Partition, features: b
         if weights is None and graph.edge_weight is not None:
             weights = integer_weights(to_host(graph.indptr), to_host(graph.edge_weight))
         part = part_of(graph, partition, rank, features=features, weights=weights)
+        if digests is None:
+            digests = {name: digest_of(getattr(graph, name)) for name in HASHED if name in part.arrays()}
         values = {
             name: getattr(part, name) for name in ("rank", "num_parts", "num_nodes", "partition_digest")
         }
+        values["digests"] = digests
         cache.write_folder(
             place, part.arrays(), {"format": _PART, "version": VERSION, "stamp": stamp, "values": values}
         )

@@ -24,6 +24,8 @@ LINE_BYTES = 8192
 """A longer line of output is shown in parts."""
 QUIT_S = 5.0
 """Seconds that ranks have to leave by themselves before they are killed."""
+MOST_WAITING = 256
+"""Events of a rank that wait to be taken in; its pipes are read no further then, and what it prints holds it back."""
 
 
 @dataclass(eq=False)
@@ -43,11 +45,41 @@ class Member:
     has_started: bool = False
 
 
+class Events:
+    """What ranks say, in order: ``(rank, kind, header, body)``. Each may be :data:`MOST_WAITING` ahead."""
+
+    def __init__(self, ranks: int) -> None:
+        self._queue: queue.Queue[tuple[int, str, dict[str, Any], bytes]] = queue.Queue()
+        self._room = [threading.Semaphore(MOST_WAITING) for _ in range(ranks)]
+        self._is_bounded = [True] * ranks
+
+    def put(self, rank: int, kind: str, header: dict[str, Any], body: bytes = b"") -> None:
+        """Add an event of a rank, when there is room for one."""
+        if self._is_bounded[rank]:
+            self._room[rank].acquire()
+        self._queue.put((rank, kind, header, body))
+
+    def get(self, timeout: float) -> tuple[int, str, dict[str, Any], bytes]:
+        """Take the first event; raises ``queue.Empty`` where none comes within ``timeout`` seconds."""
+        event = self._queue.get(timeout=timeout)
+        self._room[event[0]].release()
+        return event
+
+    def qsize(self) -> int:
+        """Events that can be taken."""
+        return self._queue.qsize()
+
+    def unbound(self, rank: int) -> None:
+        """Let a rank that has ended, or is to end, say all that is left to say."""
+        self._is_bounded[rank] = False
+        self._room[rank].release(2)  # its readers may be waiting
+
+
 class Crew:
-    """Processes of one start; ``events`` has what they say, in order: ``(rank, kind, header, body)``."""
+    """Processes of one start; ``events`` has what they say."""
 
     def __init__(self, ranks: int, backend: str, collective_timeout_s: float, limit_bytes: int) -> None:
-        self.events: queue.Queue[tuple[int, str, dict[str, Any], bytes]] = queue.Queue()
+        self.events = Events(ranks)
         self.members: list[Member] = []
         self._owner = os.getpid()
         self._folder = Path(tempfile.mkdtemp(prefix="lab-ranks-"))
@@ -116,6 +148,7 @@ class Crew:
         if not self.is_ours:
             return
         for member in self.members:
+            self.events.unbound(member.index)
             self.send(member, "quit")
         until = time.monotonic() + QUIT_S
         try:
@@ -132,6 +165,7 @@ class Crew:
         self.ended = True
         for member in self.members:
             _kill(member.process)
+            self.events.unbound(member.index)
         for member in self.members:
             with contextlib.suppress(subprocess.TimeoutExpired):  # a driver may hold a process for a while
                 member.process.wait(QUIT_S)
@@ -151,7 +185,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             process.kill()
 
 
-def _read_messages(member: Member, events: queue.Queue[tuple[int, str, dict[str, Any], bytes]]) -> None:
+def _read_messages(member: Member, events: Events) -> None:
     try:
         while True:
             header, body = member.wire.receive()
@@ -159,13 +193,13 @@ def _read_messages(member: Member, events: queue.Queue[tuple[int, str, dict[str,
             if header["kind"] == "alive":  # of idle ranks nobody takes events
                 continue
             member.has_started |= header["kind"] == "ready"
-            events.put((member.index, header["kind"], header, body))
+            events.put(member.index, header["kind"], header, body)
     except (EOFError, OSError, ValueError) as error:
         if not isinstance(error, EOFError):
-            events.put((member.index, "garbled", {"text": str(error)}, b""))
+            events.put(member.index, "garbled", {"text": str(error)})
 
 
-def _read_lines(member: Member, events: queue.Queue[tuple[int, str, dict[str, Any], bytes]]) -> None:
+def _read_lines(member: Member, events: Events) -> None:
     """Lines of the rank's output, and the marks that end the output of a call."""
     assert member.process.stderr
     left = b""
@@ -174,14 +208,14 @@ def _read_lines(member: Member, events: queue.Queue[tuple[int, str, dict[str, An
         for line in lines:
             text, mark, _ = line.partition(member.mark)
             if text or not mark:
-                events.put((member.index, "line", {"text": _shown(text)}, b""))
+                events.put(member.index, "line", {"text": _shown(text)})
             if mark:
-                events.put((member.index, "said all", {}, b""))
+                events.put(member.index, "said all", {})
         if len(left) > LINE_BYTES:  # what stays may be the beginning of a mark
-            events.put((member.index, "line", {"text": _shown(left[: LINE_BYTES // 2])}, b""))
+            events.put(member.index, "line", {"text": _shown(left[: LINE_BYTES // 2])})
             left = left[LINE_BYTES // 2 :]
     if left:
-        events.put((member.index, "line", {"text": _shown(left)}, b""))
+        events.put(member.index, "line", {"text": _shown(left)})
 
 
 def _shown(line: bytes) -> str:

@@ -293,6 +293,7 @@ class _Watch:
             if code is None or member.index in self._dead:
                 continue
             self._dead.add(member.index)
+            self._crew.events.unbound(member.index)
             for reader in member.readers:
                 reader.join(1.0)
             self.drain()
@@ -324,9 +325,9 @@ class _Watch:
                 )  # fmt: skip
 
     def drain(self) -> None:
-        """Take in all that has come."""
-        while self._step(0.001):
-            pass
+        """Take in all that has come by now; ranks that live may go on for ever."""
+        for _ in range(self._crew.events.qsize()):
+            self._step(0)
 
     def _failed(self) -> RankError:
         if any(failure["timed_out"] or failure.get("is_silent") for failure in self._failures.values()):

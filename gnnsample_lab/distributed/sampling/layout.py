@@ -14,13 +14,16 @@ import numpy as np
 
 from gnnsample_lab import checks
 from gnnsample_lab.device.arrays import equal_bounds
-from gnnsample_lab.distributed.parts.part import Part
+from gnnsample_lab.distributed.parts.part import HASHED, Part
 from gnnsample_lab.distributed.parts.partition import Partition
 from gnnsample_lab.distributed.parts.storage import open_part, open_partition, open_records, save_parts
 from gnnsample_lab.distributed.ranks.rank import Rank
 from gnnsample_lab.graph.graph import Graph
 
 from .exchange import Exchange
+
+_UNKNOWN = -(2**62)
+"""Below all checksums, of either sign."""
 
 
 class Layout:
@@ -71,7 +74,9 @@ class Layout:
         """Whether the ranks that hold the parts are on more than one host."""
         return len(np.unique(self.hosts[self.exchange.members])) > 1
 
-    def check_alike(self, given: Mapping[str, Any], among: Exchange | None = None) -> None:
+    def check_alike(
+        self, given: Mapping[str, Any], among: Exchange | None = None, optional: bool = False
+    ) -> None:
         """Refuse what ranks were not given alike, name -> value, on all of them; all ranks call it together.
 
         Who owns a list draws from it for the others: with a key or a rule of another rank nobody would notice.
@@ -79,13 +84,16 @@ class Layout:
         Args:
             given: the values by name.
             among: the ranks; None: all of the world.
+            optional: whether None is what a rank does not know, and is not compared.
 
         Raises:
             ValueError: a value is another one on another rank.
         """
         mine = np.array([zlib.crc32(repr(value).encode()) for value in given.values()], dtype=np.int64)
-        most = (among or self.world).max("flags", np.concatenate([mine, -mine]))
-        differ = most[: len(mine)] != -most[len(mine) :]
+        is_unknown = [optional and value is None for value in given.values()]
+        told = np.where(is_unknown, _UNKNOWN, [mine, -mine])
+        most, least = (among or self.world).max("flags", told.ravel()).reshape(told.shape)
+        differ = (most != -least) & (most != _UNKNOWN)
         for (name, value), is_other in zip(given.items(), differ.tolist(), strict=True):
             if is_other:
                 raise ValueError(
@@ -120,14 +128,32 @@ class Layout:
         """Out-degree of every vertex of the graph, ``int64[N]``; the ranks that hold the parts call it together."""
         return self.exchange.sum("records", np.bincount(self.part.indices, minlength=self.num_nodes))
 
+    def opened(self, part: int) -> Part:
+        """A part from the folder, memory-mapped.
+
+        Raises:
+            ValueError: in its place is one of another partition, or of a graph with other edge weights or features.
+        """
+        assert self.folder is not None
+        own, found = self.part, open_part(self.folder, part)
+        wrong = [name for name, digest in found.digests.items() if own.digests.get(name, digest) != digest]
+        if (found.partition_digest, found.rank) != (own.partition_digest, part):
+            wrong = ["partition"]
+        if wrong:
+            raise ValueError(
+                f"folder must hold the parts of the graph and the partition given here (got another {wrong[0]} in part "
+                f"{part} in {str(self.folder)!r})"
+            )
+        return found
+
     @cached_property
     def parts(self) -> list[Part]:
-        """All parts, memory-mapped for reading: one's own and those of the peers."""
-        assert self.folder is not None
-        return [
-            self.part if p == self.part.rank else open_part(self.folder, p)
-            for p in range(self.partition.num_parts)
-        ]
+        """All parts, memory-mapped for reading: one's own and those of the peers.
+
+        Raises:
+            ValueError: as of :meth:`opened`.
+        """
+        return [self.part if p == self.part.rank else self.opened(p) for p in range(self.partition.num_parts)]
 
     @cached_property
     def records(self) -> np.ndarray:
@@ -149,6 +175,10 @@ def make_layout(
         hosts: ranks of each host, or None for what the rank says.
         method: of the sampler, for messages.
         is_local: whether the method works within a host alone.
+
+    Raises:
+        TypeError, ValueError: an argument of the wrong kind; parts that do not fit the ranks, the partition, each other
+            or those of other ranks.
     """
     checks.instance("rank", rank, Rank, "the rank that lab.distributed.run gives a function")
     host_of = _hosts(rank, hosts)
@@ -158,20 +188,21 @@ def make_layout(
             folder = save_parts(source, partition, folder)
         source = folder
     if isinstance(source, (str, os.PathLike)):
-        folder = checks.path("source", source)
+        part, folder = None, checks.path("source", source)
+    else:
+        part = checks.instance("source", source, Part, "a folder of save_parts, a Part or a Graph")
+        folder = checks.optional(checks.path, "folder", folder)
+    if folder is not None:
         found = open_partition(folder)
         partition = checks.optional(
             checks.instance, "partition", partition, Partition, "the Partition of the parts"
         )
         if partition is not None and partition.digest() != found.digest():
-            raise ValueError("partition must be the one that is stored with the parts")
-        partition, part = found, None
-    else:
-        part = checks.instance("source", source, Part, "a folder of save_parts, a Part or a Graph")
-        folder = checks.optional(checks.path, "folder", folder)
-        if partition is None and folder is not None:
-            partition = open_partition(folder)
-        partition = checks.instance("partition", partition, Partition, "the Partition of the parts")
+            raise ValueError(
+                f"partition must be the one that is stored with the parts (got another one in folder {str(folder)!r})"
+            )
+        partition = found
+    partition = checks.instance("partition", partition, Partition, "the Partition of the parts")
     index, digest = _part_index(rank, partition.num_parts, host_of), partition.digest()
     if part is None:
         part = open_part(folder, index)
@@ -181,9 +212,12 @@ def make_layout(
             f"{'this' if part.partition_digest == digest else 'another'} one)"
         )
     layout = Layout(rank, part, partition, folder, host_of)
+    if isinstance(source, Part) and folder is not None:
+        layout.opened(index)  # peers' parts are opened later, by some ranks only
     # Each host may have divided the graph by itself, and METIS elsewhere divides it otherwise: ranks would ask others
     # for lists that these do not have, and draw from whatever lies in their place.
     layout.check_alike({"partition": digest}, layout.exchange)
+    layout.check_alike({f"{name} of source": part.digests.get(name) for name in HASHED}, optional=True)
     if is_local and layout.spans_hosts:
         raise ValueError(
             f"method={method!r} reads its peers' memory, which lies on other hosts here: give each host all parts, or "

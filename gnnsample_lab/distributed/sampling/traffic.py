@@ -44,13 +44,15 @@ class Traffic:
         hosts: host of each rank, ``int64[P]``.
         sent: by kind, bytes sent to each rank, ``int64[P]``.
         received: by kind, bytes that came from each rank, or were read from it, ``int64[P]``.
-        host: by kind, bytes read from pinned host memory, headers included (``"uva"`` and cold rows).
+        host: by kind, bytes read from pinned host memory, headers included (``"uva"`` and cold rows, those for
+            ranks of other hosts too).
         requests: messages sent to each rank that were not empty, or sectors read from it, ``int64[P]``.
         host_requests: requests to host memory: for a sector each, of rows for a line each.
         collectives: calls that all ranks make together.
         ideal: bytes of the picked ids alone, each read once from elsewhere: DSP's Ideal (figure 1), for which all lists
             are remote. A method with local lists may need less. Of features: bytes of the rows asked for.
-        ideal_remote: those of them that other ranks own; of features, that other ranks cache.
+        ideal_remote: those of them that other ranks own; of features, that other ranks cache; of walks, whose ids are
+            counted where they are drawn, those of walkers that came from other ranks.
         label: what the bytes are where they are not a GPU's own, such as ``"CPU: no NVLink"``.
     """
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from gnnsample_lab import checks
 from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.sampling.apps.walks import PPR, DeepWalk, PinSAGEWalk
 from gnnsample_lab.sampling.engine.run import MAX_SAMPLE_ID
 from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
@@ -187,6 +188,7 @@ class Walker:
         walks, at = xp.asarray(numbers), xp.asarray(every[numbers // rule.per_sample])
         roots = xp.asarray(every)
         trail: list[tuple[Any, Any]] = []
+        here: list[np.ndarray] = []  # of each step's walkers, where those begin and end that were here before
         for step in range(rule.limit):
             # Where a step may end all walks, ranks stop together.
             if self._may_end and not _any_goes_on(exchange, at):
@@ -194,6 +196,7 @@ class Walker:
             asked = Questions(exchange, own.owners(at), own.by_peer)
             waiting = walks[asked.stayed] if rule.restart > 0 else None
             at, walks = asked.ask(at), asked.ask(walks)
+            here.append(offsets_of(asked.receive)[exchange.index : exchange.index + 2])
             at = own.move(walks, at, first, step, rule)
             trail.append((walks, at))
             if waiting is not None:
@@ -212,7 +215,12 @@ class Walker:
         there = xp.flatnonzero(vertices >= 0)
         if there.size:
             there = there[xp.argsort((steps * (every.size * rule.per_sample) + walks)[there])]
+        # In the order of all steps; whoever has passed an odd number of these bounds was here before.
+        bounds = [begin + own for begin, own in zip([0, *ends.tolist()], here)]
+        passed = xp.searchsorted(xp.asarray(np.array(bounds, np.int64).ravel()), there, side="right")
+        stayed = int((passed % 2).sum())
         self.traffic.ideal += there.size * ids.itemsize
+        self.traffic.ideal_remote += (there.size - stayed) * ids.itemsize
         return Walks(
             walks[there], steps[there], vertices[there], num_steps, mine, rule.per_sample,
             np.searchsorted(exchange.members, whose), own,

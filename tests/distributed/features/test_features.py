@@ -262,6 +262,7 @@ def other_sources(rank: Any, graph: lab.Graph, folder: Path, spare: Path) -> Any
         (graph, {"partition": partition, "folder": spare}),
         (part, {"folder": folder, "kind": "replicated", "ratio": 0.2}),
         (part, {"partition": partition, "ratio": 1.0}),  # nothing is cold: no file is needed
+        (folder, {"ratio": None, "capacity_bytes": 0}),
         (half, {"partition": partition, "ratio": 1.0, "transport": "all-to-all"}),
     ):
         cache = lab.distributed.FeatureCache(source, rank=rank, **{"ratio": 0.1, **options})
@@ -291,6 +292,7 @@ def other_sources(rank: Any, graph: lab.Graph, folder: Path, spare: Path) -> Any
         (folder, {"ratio": 0.1, "transport": "post"}),
         (folder, {"ratio": 0.1, "positions": "nowhere"}),
         (folder, {"ratio": 0.1, "knobs": 3}),
+        (folder, {"capacity_bytes": 4 * N - 1}),  # less than the positions take
     ):
         try:
             cache = lab.distributed.FeatureCache(source, rank=rank, **arguments)
@@ -300,13 +302,18 @@ def other_sources(rank: Any, graph: lab.Graph, folder: Path, spare: Path) -> Any
         else:
             problems.append("none")
             cache.close()
-    cache = lab.distributed.FeatureCache(folder, ratio=0.1, rank=rank)
+    cache, other = (lab.distributed.FeatureCache(folder, ratio=ratio, rank=rank) for ratio in (0.1, 0.2))
+    given = np.array([1, 2])
+    marks = cache.mark(given)
+    given[:] = 3
     for call in (
         lambda: cache.extract([N]),
         lambda: cache.extract([0.5]),
         lambda: cache.mark([[1]]),
         lambda: cache.extract([1], cache.mark([1, 2])),
         lambda: cache.extract([1], marks=3),
+        lambda: cache.extract(given, marks),
+        lambda: cache.extract([1, 2], other.mark([1, 2])),
         lambda: cache.extract([1], out=np.empty((1, 2), np.float32)),
         lambda: cache.extract([1], out=[1]),
         lambda: cache.extract_many(3),
@@ -317,6 +324,7 @@ def other_sources(rank: Any, graph: lab.Graph, folder: Path, spare: Path) -> Any
             problems.append(f"{type(error).__name__}: {error}")
         else:
             problems.append("none")
+    other.close()
     cache.close()
     try:
         cache.extract([1])
@@ -338,8 +346,10 @@ def test_sources_and_refusals(
             "hotness and the size", "hotness and the size", "hotness must", "hotness", "hotness must",
             "positions must", "give exactly one of ratio and capacity_bytes (got both)",
             "give exactly one of ratio and capacity_bytes (got none)", "kind must", "transport must", "positions must",
-            "knobs must", "node_ids must", "node_ids must", "node_ids must", "marks must",
-            "marks must", "out must", "out must", "node_ids must", "the cache was closed",
+            "knobs must", f"hold the {4 * N} bytes of the position list (got {4 * N - 1})", "node_ids must",
+            "node_ids must", "node_ids must", "marks must be of the same batch, 1 rows", "marks must",
+            "marks of other vertices", "marks must be of a cache with the same placement", "out must", "out must",
+            "node_ids must", "the cache was closed",
         )  # fmt: skip
         assert [word for word, problem in zip(words, problems) if word not in problem] == []
         assert len(words) == len(problems)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.distributed.features.tally import blocks_of
 from gnnsample_lab.distributed.ranks.run import Ranks
 
 from .conftest import N
@@ -54,7 +55,7 @@ def test_cold_rows_lie_on_one_host_each(
         else:
             assert np.diff(bounds).min() >= len(cold) // 2
         assert sorted([*home, *np.unique(np.concatenate([r[1] for r in ranks]))]) == list(range(N))
-        for ids, (x, moved, within, between, misses) in zip(asked(rank), calls):
+        for number, (ids, (x, moved, within, between, misses)) in enumerate(zip(asked(rank), calls)):
             assert (x.view(np.uint8) == bits[ids]).all()
             missing = [int(v) for v in ids if int(v) in home]
             assert misses == len(missing)
@@ -68,7 +69,14 @@ def test_cold_rows_lie_on_one_host_each(
                 other = np.array([host_of[r] != host_of[rank] for r in range(4)])
                 assert (received[other] == rows[other]).all()
             assert within + between == sum(np.sum(list(v)) for v in moved["received"].values())
-            assert (moved["host_requests"] > 0) == (len(missing) > len(far))
+            # Whose host has a cold row reads it, for its partner elsewhere too.
+            read = [cold.tolist().index(v) - bounds[host_of[rank]] for v in [*missing, *asked(partner)[number].tolist()]
+                    if home.get(v) == host_of[rank]]  # fmt: skip
+            sectors, lines = (
+                int(blocks_of(np.array(read, int), row_bytes, block).sum()) for block in (32, 128)
+            )
+            assert moved["host"] == ({"rows": 32 * sectors + 18 * lines} if read else {})
+            assert moved["host_requests"] == lines
 
 
 def test_direct_between_hosts_is_refused(four_ranks: Ranks, folders: dict[int, Path]) -> None:

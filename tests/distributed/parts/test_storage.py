@@ -16,7 +16,8 @@ import gnnsample_lab as lab
 from gnnsample_lab import cli
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.distributed.parts import partition as module
-from gnnsample_lab.graph import roots
+from gnnsample_lab.distributed.parts import storage
+from gnnsample_lab.graph import cache, roots
 from tests.minibatch.conftest import random_graph
 
 partition = lab.distributed.partition
@@ -113,6 +114,32 @@ def test_saved_parts_are_the_parts(graph, tmp_path):
             assert (getattr(here, name) == array).all() and getattr(here, name).dtype == array.dtype, name
         assert (here.rank, here.num_parts, here.num_nodes) == (rank, 3, 120)
         assert here.partition_digest == found.digest()
+
+
+def test_parts_know_of_which_weights_and_features_they_are(graph, tmp_path):
+    found = partition(graph, 2, "random", tolerance=2)
+    plain = dataclasses.replace(graph, edge_weight=None)
+    other = dataclasses.replace(graph, feat=graph.feat + 1)
+    folders = [
+        lab.distributed.save_parts(one, found, tmp_path / str(number), features=number < 3)
+        for number, one in enumerate([plain, graph, other, graph])
+    ]
+    unweighted, both, others, bare = (
+        [dict(lab.distributed.open_part(f, p).digests) for p in (0, 1)] for f in folders
+    )
+    assert all(first == second for first, second in (unweighted, both, others, bare))
+    assert both[0].keys() == {"edge_weight", "feat"}
+    assert unweighted[0] == {"feat": both[0]["feat"]} and bare[0] == {"edge_weight": both[0]["edge_weight"]}
+    assert others[0]["edge_weight"] == both[0]["edge_weight"] and others[0]["feat"] != both[0]["feat"]
+
+
+def test_parts_of_older_versions_open(graph, tmp_path):
+    part = lab.distributed.part_of(graph, partition(graph, 2, "random", tolerance=2), 1)
+    values = {name: getattr(part, name) for name in ("rank", "num_parts", "num_nodes", "partition_digest")}
+    facts = {"format": storage._PART, "version": module.VERSION, "stamp": "", "values": values}
+    cache.write_folder(tmp_path / "part-00001", part.arrays(), facts)
+    opened = lab.distributed.open_part(tmp_path, 1)
+    assert opened.digests == {} and (opened.indices == part.indices).all()
 
 
 def test_parts_that_are_there_stay(graph):

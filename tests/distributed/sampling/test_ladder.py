@@ -303,6 +303,36 @@ def check_layers_and_walks(every: list[Any], graph: lab.Graph) -> None:
         assert sum(vertices.size for _, _, (_, _, vertices) in of_ranks) == (stacked >= 0).sum()
 
 
+def walks_and_ideals(rank: Any, folder: Path, by: str) -> Any:
+    """Paths of one rank's samples, and the ideals of what it drew, by walk."""
+    found = []
+    for app in (lab.apps.DeepWalk(6), lab.apps.PPR(0.3)):
+        walker = lab.distributed.Walker(folder, app, rank=rank, seed=5)
+        walks = walker.walk(SEEDS["repeated"], 100, by)
+        found.append((walks.mine, walks.collect(), walker.traffic.ideal, walker.traffic.ideal_remote))
+        walker.close()
+    return found
+
+
+def test_walkers_that_came_from_others_are_counted(four_ranks: Ranks, folders: dict[Any, Path]) -> None:
+    folder = folders[3, "random"]
+    owner = lab.distributed.open_partition(folder).owner
+    for of_ranks in zip(*four_ranks.run(walks_and_ideals, folder, "equal", world=3), strict=True):
+        picks, remote = [0] * 3, [0] * 3
+        for home, (mine, paths, _, _) in enumerate(of_ranks):
+            for root, path in zip(SEEDS["repeated"][mine].tolist(), paths[:, :, 0].tolist(), strict=True):
+                walker, vertex = home, root
+                for following in path:
+                    if following < 0:
+                        break
+                    drawn_by = int(owner[vertex])
+                    picks[drawn_by] += 1
+                    remote[drawn_by] += drawn_by != walker
+                    walker, vertex = drawn_by, following
+        assert [ideal for _, _, ideal, _ in of_ranks] == [4 * n for n in picks]
+        assert [ideal_remote for _, _, _, ideal_remote in of_ranks] == [4 * n for n in remote] != [0] * 3
+
+
 # ---- bytes ------------------------------------------------------------------------------------------------------
 
 COUNTED = {"floyd": KINDS["floyd"], "weighted": KINDS["weighted"]}
