@@ -359,7 +359,9 @@ def test_figure9_compares_with_ours_and_fastgl(fresh, made_up_training) -> None:
     assert (dgl["lab_over_it"], dgl["fastgl_over_it"]) == pytest.approx((10.0, 2.5))
     assert rows["gcn", "gnnlab"]["speedup"] == pytest.approx(2.0)
     gcn = targets_of(record)[0]
-    assert gcn.measured == pytest.approx(10.0) and gcn.met and gcn.target == "at least 1" and "GCN" in gcn.what
+    assert (
+        gcn.measured == pytest.approx(10.0) and gcn.met and gcn.target == "at least 1" and "GCN" in gcn.what
+    )
     record["rows"] = [{**row, "graph": "products-like"} for row in record["rows"]]
     assert targets_of(record) == [], "of products-like the suite step has them"
     text = report.text(record)
