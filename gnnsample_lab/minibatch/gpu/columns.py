@@ -28,8 +28,9 @@ _COLUMNS = np.dtype([
 
 
 def is_narrow(column: Any) -> bool:
-    """Whether :class:`Columns` takes a tensor: on a GPU, row-major, with aligned rows of 1, 2, 4, 8 or 16 bytes."""
-    if not column.is_cuda or not column.is_contiguous() or not column.shape[0]:
+    """Whether :class:`Columns` takes a tensor: on a GPU, row-major, with aligned rows of 1, 2, 4, 8 or 16 bytes, and
+    without a gradient, which would end in the copy."""
+    if not column.is_cuda or not column.is_contiguous() or not column.shape[0] or column.requires_grad:
         return False
     width = column.element_size() * (column.numel() // column.shape[0])
     return width in _WIDTHS and column.data_ptr() % width == 0
