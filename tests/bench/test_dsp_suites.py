@@ -271,8 +271,9 @@ def test_a_layers_time_is_over_that_of_dsp_on_as_many_gpus(monkeypatch: pytest.M
 def test_mini_batches_of_a_cpu_come_from_as_many_samplers_as_are_quickest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    took = {1: 20.0, 2: 24.0, 4: 64.0}
+    took = {1: 20.0, 2: 24.0, 4: 64.0, 8: 1.0}
     asked = []
+    pools: list[int] = []
 
     def run(pool: Any, task: dict[str, Any], world: int) -> tuple[dict[str, Any], str]:
         asked.append((world, task["seeds"], task["expected"]))
@@ -280,14 +281,24 @@ def test_mini_batches_of_a_cpu_come_from_as_many_samplers_as_are_quickest(
 
     monkeypatch.setattr(sampling.running, "run", run)
     monkeypatch.setattr(sampling.running, "expected", lambda found, task, *of: [len(task["seeds"])])
-    tasks = {count: sampling._with_seeds(None, {}, ["others"] * count) for count in (2, 4)}
+    tasks = {count: sampling._with_seeds(None, {}, ["others"] * count) for count in (2, 8, 4)}
     mine = {"seeds": ["mine"], "expected": ["of mine"]}
-    row, problem = sampling._on_host(None, "pyg-cpu", {1: mine, **tasks}, 1)
+    row, problem = sampling._on_host(pools.append, "pyg-cpu", {1: mine, **tasks}, 1)
     assert problem == "" and row == {"p10": 11.5, "us": 12, "p90": 12.5, "rows": 5, "edges": 7, "samplers": 2}
     assert asked == [(1, ["mine"], ["of mine"]), (2, ["others"] * 2, [2]), (4, ["others"] * 4, [4])]
-    assert sampling._on_host(None, "pyg-cpu", tasks, 2)[0]["us"] == 24
+    assert pools == [1, 2, 4], "four are slower, and nobody asks eight"
+    assert sampling._on_host(pools.append, "pyg-cpu", tasks, 2)[0]["us"] == 24
     monkeypatch.setattr(sampling.running, "run", lambda *of: ({}, "other samples"))
-    assert sampling._on_host(None, "pyg-cpu", tasks, 2) == ({}, "other samples")
+    assert sampling._on_host(pools.append, "pyg-cpu", tasks, 2) == ({}, "other samples")
+
+
+def test_hosts_of_many_cores_try_more_samplers_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sampling.crew.samplers() == [1, 2], "CPU ranks alone"
+    monkeypatch.setattr(sampling.crew, "on_gpu", lambda: True)
+    monkeypatch.setattr(sampling.crew, "gpus", lambda: 4)
+    for cores, wanted in ((64, [1, 2, 4, 8, 16, 32]), (16, [1, 2, 4, 8, 16]), (4, [1, 2, 4])):
+        monkeypatch.setattr(sampling.crew, "usable_cores", lambda cores=cores: cores)
+        assert sampling.crew.samplers() == wanted
 
 
 @pytest.mark.parametrize("quicker", ["floyd", "reservoir"])

@@ -14,6 +14,7 @@ import numpy as np
 
 from gnnsample_lab.bench import common
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.device.cores import usable_cores
 
 from . import on_ranks
 
@@ -68,6 +69,28 @@ def ranks(session: Session) -> Any:
         return found
 
     return session.kept(("dsp", "ranks"), make)
+
+
+SAMPLERS = (8, 16, 32)
+"""Processes that sample on the CPU, besides as many as there are GPUs: with few threads each they may be quicker."""
+
+
+def samplers() -> list[int]:
+    """How many processes systems that sample on the CPU are tried with, ascending; each has a core and more."""
+    return [*worlds(), *(n for n in SAMPLERS if on_gpu() and most_ranks() < n <= usable_cores())]
+
+
+def pool_of(session: Session, count: int) -> Any:
+    """Warm ranks for so many samplers on the CPU: those of the GPUs where they are enough."""
+    from gnnsample_lab.distributed import Ranks
+
+    if count <= most_ranks():
+        return ranks(session)
+
+    def make() -> Any:
+        return Ranks(count, device="cpu", timeout_s=300, collective_timeout_s=60)
+
+    return session.kept(("dsp", "samplers", count), make)
 
 
 def device() -> str:

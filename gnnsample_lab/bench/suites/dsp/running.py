@@ -21,7 +21,7 @@ from . import crew
 from .ladder import checksum
 
 SYSTEMS: dict[str, str] = {
-    "pyg-cpu": "CPU, Floyd's draw, the host's cores divided among as many samplers as are quickest, at most four",
+    "pyg-cpu": "CPU, Floyd's draw, the host's cores divided among as many samplers as are quickest, up to 32",
     "dgl-cpu": "CPU, the quicker of Floyd's draw and the reservoir (O(degree)), where DGL rejects duplicates in long "
     "lists (O(fanout)) and takes a reservoir of short ones; cores as of pyg-cpu",
     "quiver": "uva, results in memory of cudaMalloc and cudaFree, as DSP's section 7.2 found",

@@ -23,6 +23,8 @@ from . import crew, running
 BATCHES = 8
 LAYER_SIZE = 1000
 OURS = ("csp-fixed", "direct")
+SLOWER = 1.2
+"""How many times the best time twice as many samplers may take before no more are tried."""
 METHODS = {"dsp": "csp", "direct": "direct"}
 """Ways to draw layers and walks by all ranks: by DSP's exchanges with the owners of lists, or from lists where they
 lie. ``by`` of a row is where the ranks' arrays were made."""
@@ -83,7 +85,7 @@ def _epoch_rows(session: Session, pool: Any, name: str, world: int, size: int) -
         "fanouts": crew.FANOUTS, "weighted": False, "replace": False,
     }  # fmt: skip
     tasks = {world: _with_seeds(found, usual, crew.seeds_of(found, world, BATCHES, size, owner))}
-    for samplers in crew.worlds():
+    for samplers in crew.samplers():
         if samplers > world:
             given = crew.seeds_of(found, samplers, BATCHES, size)
             tasks[samplers] = _with_seeds(found, usual, given)
@@ -95,7 +97,7 @@ def _epoch_rows(session: Session, pool: Any, name: str, world: int, size: int) -
             "by": "host" if system in running.CPU_SYSTEMS else common.device(),
         }  # fmt: skip
         if system in running.CPU_SYSTEMS:
-            times, problem = _on_host(pool, system, tasks, world)
+            times, problem = _on_host(functools.partial(crew.pool_of, session), system, tasks, world)
         else:
             times, problem = running.run(pool, tasks[world] | {"system": system}, world)
         rows.append(row | (times or {"error": problem}))
@@ -148,20 +150,22 @@ def _with_seeds(found: Any, task: dict[str, Any], seeds: list[list[np.ndarray]])
 
 
 def _on_host(
-    pool: Any, system: str, tasks: dict[int, dict[str, Any]], world: int
+    pool_of: Callable[[int], Any], system: str, tasks: dict[int, dict[str, Any]], world: int
 ) -> tuple[dict[str, Any], str]:
     """A row of a system that samples on the CPU: by as many samplers as make mini-batches the quickest.
 
     One mini-batch keeps few cores busy, and loaders of PyG and DGL have several workers. So ``us`` is what ``world``
     mini-batches take where ``samplers`` processes, which share the host's cores, draw one each at a time; ``tasks``
-    are by that number.
+    are by that number. More are tried until twice as many are slower.
     """
     best: dict[str, Any] = {}
-    for samplers, task in tasks.items():
-        times, problem = running.run(pool, task | {"system": system}, samplers)
+    for samplers, task in sorted(tasks.items()):
+        times, problem = running.run(pool_of(samplers), task | {"system": system}, samplers)
         if problem:
             return {}, problem
         times |= {name: times[name] * world / samplers for name in ("p10", "us", "p90")}
+        if best and times["us"] > SLOWER * best["us"]:
+            break
         if not best or times["us"] < best["us"]:
             best = times | {"samplers": samplers}
     return best, ""
