@@ -195,7 +195,11 @@ def systems(sampling: Record) -> Phrases:
     return [
         Said(f"in full, {all_cards(sampling)}", in_full(sampling)),
         sizes(sampling["graphs"]),
-        f"PyG and DGL on CPUs take {span(over('pyg-cpu', 'dgl-cpu'), 'x', two)} of DSP's time",
+        Said(
+            f"PyG and DGL on CPUs, with at most four samplers, take {span(over('pyg-cpu', 'dgl-cpu'), 'x', two)} of "
+            "DSP's time",
+            "at most four" in sampling["settings"]["systems"]["pyg-cpu"],
+        ),
         f"Quiver {span(over('quiver', graph=NEAR), 'x', two)}",
         f"DGL-UVA {span(over('dgl-uva', graph=NEAR), 'x', two)} on Products",
         f"on Products: {became(over('pyg-cpu', 'dgl-cpu', 'quiver', 'dgl-uva', graph=NEAR))}",
