@@ -8,7 +8,6 @@ that claim was reproduced, missed or reversed follows from the numbers by one ru
 from __future__ import annotations
 
 import collections
-import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from .suite import PUBLISHED_QUEUE, Record, Row, capacity, markdown_table
 from .suites.gnnlab import papers as gnnlab
 from .suites.nextdoor.papers import RELEASED_ON
 from .suites.pgsampler.papers import CUGRAPH, MEASURED_ON
+from .suites.pgsampler.targets import unsteady
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 """Marks of the table in the README."""
@@ -271,26 +271,6 @@ def _beyond_even(record: Record) -> str:
     if any(value > world for value, _ in _cached(record)):
         words.append(f"what exceeds {world} x is how far runs of one GPU differ")
     return "; ".join(words)
-
-
-def unsteady(record: Record) -> str:
-    """DGL's side on a host that was not quiet: fewer seeds took longer than more of them, which no sampler does."""
-    times: dict[Any, list[tuple[int, float]]] = {}
-    for row in record["rows"]:
-        setting = row["graph"], row["fanout"], row["hops"]
-        times.setdefault(setting, []).append((row["batch_size"], row["wall_us"]["block-bsp"]))
-    pairs = [
-        (less, more)
-        for found in times.values()
-        for (few, less), (many, more) in itertools.combinations(sorted(found), 2)
-        if few < many
-    ]
-    wrong = sum(less > 1.1 * more for less, more in pairs)
-    if wrong <= 0.02 * len(pairs):
-        return ""
-    return (
-        f"DGL's side on a host that was not quiet: fewer seeds took longer in {wrong} of {len(pairs)} pairs"
-    )
 
 
 def _few_samplers(record: Record) -> str:

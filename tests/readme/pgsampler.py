@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 
-from gnnsample_lab.bench.measured import NEAR, unsteady
+from gnnsample_lab.bench.measured import NEAR
 from gnnsample_lab.bench.suite import PUBLISHED_QUEUE
+from gnnsample_lab.bench.suites.pgsampler.targets import unsteady
 from tests.notebooks.recorded import (
     Record,
     Row,
