@@ -35,6 +35,7 @@ from gnnsample_lab.minibatch.epoch import starts
 from gnnsample_lab.minibatch.export import filled, pyg_values, tensor
 from gnnsample_lab.minibatch.gpu.columns import MAX_BATCHES, MAX_COLUMNS, Columns, holds_edges, is_narrow
 from gnnsample_lab.minibatch.sampler import NeighborSampler
+from gnnsample_lab.minibatch.seeds import Unchanged
 from gnnsample_lab.sampling.neighbors.spec import checked_fanouts
 
 CACHE_SHARE = 0.5
@@ -430,7 +431,7 @@ class NeighborLoader(PygLoader):
             first, sampler.calls = sampler.calls, sampler.calls + len(places)
             unused.extend(range(first, sampler.calls))
             with torch_stream():
-                return places, sampler.sampler.start_many([nodes[place] for place in places], first)
+                return places, sampler.sampler.start_many(Unchanged(nodes[place] for place in places), first)
 
         try:
             coming = start(0) if count else None

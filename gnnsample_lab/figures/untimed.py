@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
+import numpy as np
+
 from gnnsample_lab.gpu_model.run_error import NO_SCALE, has_times
 
 from .sketch import Sketch
@@ -45,15 +47,22 @@ def words(text: str) -> str:
     return _EMPTY_PARTS.sub("", _EMPTY_LINES.sub("", _TIME.sub("", text)))
 
 
+def _each(text: Any) -> Any:
+    """:func:`words` of a text, or of each in an array of them: a heatmap has one for each cell."""
+    if isinstance(text, str):
+        return words(text)
+    if isinstance(text, (list, tuple, np.ndarray)):
+        return [_each(part) for part in text]
+    return words(str(text))
+
+
 def _leave_out(made: Sketch) -> None:
     for trace in made.data:
         for key in ("hovertemplate", "name"):
             if isinstance(trace.get(key), str):
                 trace[key] = words(trace[key])
-        if isinstance(trace.get("text"), str):
-            trace["text"] = words(trace["text"])
-        elif trace.get("text") is not None:
-            trace["text"] = [words(str(text)) for text in trace["text"]]
+        if trace.get("text") is not None:
+            trace["text"] = _each(trace["text"])
     for note in made.layout["annotations"]:
         note["text"] = words(note.get("text", ""))
     title = made.layout.get("title", {})
@@ -64,4 +73,8 @@ def _leave_out(made: Sketch) -> None:
         if _UNIT in text:
             what = text.replace(_UNIT, "")
             axis["showticklabels"] = False
+            if key[0] == "x" and str(made.layout.get("hovermode", "")).startswith("x"):
+                made.layout["hovermode"] = (
+                    "closest"  # the label that all traces share would have the time in it
+                )
             axis["title"]["text"] = NO_SCALE if what.startswith("time") else f"{what}, no scale"

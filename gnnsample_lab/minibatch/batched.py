@@ -13,7 +13,7 @@ from gnnsample_lab.device.philox import MAX_BATCH_ID
 from gnnsample_lab.sampling.neighbors.plan import MAX_SEEDS
 
 from .epoch import EpochIterator
-from .seeds import on_host, seed_array
+from .seeds import Unchanged, on_host, seed_array
 from .types import MiniBatch
 
 
@@ -165,7 +165,11 @@ class BatchSampler:
         """
         on_gpu = self.device == "cuda"
         with streams.call(on_gpu):
+            is_own = isinstance(seeds, Unchanged)
             arrays, first = self._checked(seeds, first_batch_id)
+            if on_gpu and not is_own:  # what is launched later, or once more, reads them then
+                with streams.leasing():
+                    arrays = [array.copy() for array in arrays]
             with self._lock:
                 return self._start(arrays, first)
 

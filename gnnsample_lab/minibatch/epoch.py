@@ -17,7 +17,7 @@ from gnnsample_lab.device.arrays import array_module, run_starts
 from gnnsample_lab.device.locks import check_same_process
 from gnnsample_lab.device.philox import MAX_BATCH_ID
 
-from .seeds import seed_array
+from .seeds import Unchanged, seed_array
 from .types import MiniBatch
 
 _MOST_PLACED = 1 << 26
@@ -79,7 +79,10 @@ class EpochIterator:
                     array = array[cupy.asarray(order)]
             else:
                 array = array[order]
-        elif not is_cuda_array(array):
+        elif is_cuda_array(array):
+            with streams.leasing():
+                array = array.copy()
+        else:
             array = array.copy()  # the caller's may change before the iterator is used, or used again
         self._seeds = array
 
@@ -158,7 +161,7 @@ class EpochIterator:
         if size <= 0:
             return None
         started: Callable[[], list[MiniBatch]] = self.sampler.start_many(
-            [self.placed_seeds(i) for i in range(begin, begin + size)], self.first_batch_id + begin
+            Unchanged(self.placed_seeds(i) for i in range(begin, begin + size)), self.first_batch_id + begin
         )
         return started
 

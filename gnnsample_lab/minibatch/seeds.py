@@ -11,6 +11,10 @@ from gnnsample_lab.device import streams
 from gnnsample_lab.device.arrays import to_host
 
 
+class Unchanged(list[Any]):
+    """Seeds of mini-batches whose memory nobody writes to: what is started may read them later without a copy."""
+
+
 def seed_array(seeds: Any, num_nodes: int, most: int | None = None) -> Any:
     """Seeds as a one-dimensional integer array: CuPy if they lie on the GPU, else NumPy.
 

@@ -140,7 +140,14 @@ class CapturedStep(Step):
         self._tensors: dict[tuple[int, str], Any] = {}
         self._seen: list[Any] = []
         self._known: Any = None
-        self._parameters, self._modules = [*model.parameters()], [*model.modules()]
+        self._parameters = [*model.parameters()]
+        self._tensors_of_model = [*self._parameters, *model.buffers()]
+        self._numbers = [
+            (vars(module), name)
+            for module in model.modules()
+            for name, value in vars(module).items()
+            if type(value) in (bool, int, float)
+        ]
         if self.on_gpu:
             import cupy
 
@@ -249,10 +256,12 @@ class CapturedStep(Step):
         return captured.replay()
 
     def _key(self, update: bool) -> Any:
-        """What a captured step holds besides its mini-batch: parameters that are frozen, modules that evaluate."""
+        """What a captured step holds besides its mini-batch: which parameters are frozen, where they and buffers lie,
+        and the modules' numbers (whether they train, dropout, momentum)."""
         trained = tuple(p.requires_grad for p in self._parameters)
-        modes = tuple(module.training for module in self._modules)
-        return update, trained, modes, self._settings() if update else None
+        places = tuple(t.data_ptr() for t in self._tensors_of_model)
+        numbers = tuple(of.get(name) for of, name in self._numbers)
+        return update, trained, places, numbers, self._settings() if update else None
 
     def _settings(self) -> Any:
         """A key for the optimizer's settings. A tensor that became another object is copied back to the one that
@@ -352,6 +361,8 @@ class _Captured:
         with _capture(self.graph):
             self.results = step()
         self.gradients = [(p, p.grad) for p in model.parameters()]
+        # Memory that the graph reads and writes, also where a parameter has another since.
+        self._memory = [t.data for t in (*model.parameters(), *model.buffers())]
         self._copies = _Copies(self.results[0])
 
     def replay(self) -> tuple[Any, Any]:

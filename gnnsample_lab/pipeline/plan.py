@@ -12,6 +12,7 @@ import numpy as np
 from gnnsample_lab.device import streams
 from gnnsample_lab.device.arrays import equal_bounds, merge_duplicates
 from gnnsample_lab.minibatch.epoch import starts
+from gnnsample_lab.minibatch.seeds import Unchanged
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +119,7 @@ class EpochPlan:
             _, first = groups[0]
             most = max(len(seeds) for _, seeds in first)
             if starts(sampled, len(first), most):
-                coming = sampled.start_many([seeds for _, seeds in first], first[0][0])
+                coming = sampled.start_many(Unchanged(seeds for _, seeds in first), first[0][0])
         return lambda: self._sampled(places, 0, coming)
 
     def sample(self, places: range, sampler: int = 0) -> list[Any]:

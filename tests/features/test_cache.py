@@ -456,6 +456,19 @@ def test_a_table_is_pinned_once_and_let_go_of():
 
 
 @pytest.mark.gpu
+def test_views_of_one_table_have_their_own_rows():
+    """The pages are locked once, whatever the width of the rows."""
+    base = np.random.default_rng(0).random((200, 64), dtype=np.float32)
+    ids, caches = np.arange(150), []
+    for view in (base, base.reshape(400, 32), base.reshape(100, 128), base):
+        caches.append(lab.FeatureCache(view, ratio=0.0, device="cuda", transfer="uva"))
+        there = ids[ids < len(view)]
+        assert np.array_equal(caches[-1].extract(there)[0].get(), view[there])
+    first, second, _, again = (cache._pinned for cache in caches)
+    assert again is first and second._locked in (None, first)
+
+
+@pytest.mark.gpu
 def test_pinned_bandwidth_is_a_number():
     assert host.pinned_copy_gbps(1 << 22) > 0.1
 

@@ -106,6 +106,11 @@ def test_times_that_the_model_does_not_know_are_not_shown(name, known, monkeypat
         a for a in (*fig.select_xaxes(), *fig.select_yaxes()) if "without a scale" in (a.title.text or "")
     ]
     assert all(axis.showticklabels is False for axis in shown)
+    assert not (shown and str(fig.layout.hovermode).startswith("x")), "a shared label has the time in it"
+    for trace in fig.data:
+        if trace.type == "heatmap" and trace.text is not None:
+            assert np.shape(trace.text) == np.shape(trace.z), "each cell has its own"
+            assert any("hop" in words for row in trace.text for words in row)
     monkeypatch.setattr("gnnsample_lab.figures.untimed.has_times", lambda trace: True)
     for bare, timed in zip(fig.data, draw(MODEL, **until).data, strict=True):
         np.testing.assert_array_equal(bare.x, timed.x)

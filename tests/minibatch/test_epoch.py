@@ -315,3 +315,19 @@ def test_an_epoch_is_sampled_where_its_seeds_find_no_room(graph, monkeypatch):
 def test_seeds_of_walks_stay_on_the_host(graph):
     sampler = PinSAGESampler(graph, num_layers=2, device="cuda")
     assert isinstance(sampler.epoch(TRAIN, 30).placed_seeds(0), np.ndarray)
+
+
+@pytest.mark.parametrize("on_gpu", [False, pytest.param(True, marks=pytest.mark.gpu)])
+def test_seeds_may_change_once_an_epoch_is_made(graph, on_gpu):
+    given = np.arange(8)
+    if on_gpu:
+        import cupy
+
+        given = cupy.asarray(given)
+    sampler = NeighborSampler(
+        graph.to("cuda" if on_gpu else "cpu"), [3, 2], device="cuda" if on_gpu else "cpu"
+    )
+    epoch = sampler.epoch(given, 4, shuffle=False)
+    given += 50
+    for _ in range(2):
+        assert [batch.to_cpu().seeds.tolist() for batch in epoch] == [[0, 1, 2, 3], [4, 5, 6, 7]]

@@ -254,3 +254,21 @@ def test_an_interrupt_while_they_are_collected_leaves_the_sampler_usable(settled
     with pytest.raises(KeyboardInterrupt):
         finish()
     assert same(sampler.sample_many(groups(), 6), expected.sample_many(groups(), 6))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("on_gpu", [False, pytest.param(True, marks=pytest.mark.gpu)])
+def test_seeds_may_change_once_they_are_started(monkeypatch, device, on_gpu):
+    """Buffers that are too small, duplicates, and mini-batches of a later launch: all of them read seeds again."""
+    settle(monkeypatch, 2)
+    sampler, alone = sampler_on(device), sampler_on("cpu")
+    given = [np.array([3, 7, 7, 9]), np.arange(300), np.array([5, 5])]
+    expected = [alone.sample(seeds, 4 + i) for i, seeds in enumerate(given)]
+    if on_gpu:
+        import cupy
+
+        given = [cupy.asarray(seeds) for seeds in given]
+    finish = sampler.start_many(given, 4)
+    for seeds in given:
+        seeds[:] = 100 + seeds[:1]
+    assert same(finish(), expected)

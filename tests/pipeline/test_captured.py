@@ -612,9 +612,19 @@ def test_a_kernel_that_waits_for_the_host_is_refused(graph):
         )
 
 
-@pytest.mark.parametrize("change", ["freeze", "evaluate"])
-def test_a_step_is_captured_anew_where_parameters_freeze_or_a_module_evaluates(monkeypatch, change):
-    """Replayed, it would go on training what is frozen; graphs are made up here."""
+CHANGES: dict[str, Any] = {
+    "freeze": lambda model: model.layers[0].requires_grad_(False),
+    "evaluate": lambda model: model.layers[1].eval(),
+    "dropout": lambda model: setattr(model, "dropout", 0.25),
+    "elsewhere": lambda model: setattr(
+        model.layers[0].linear.weight, "data", model.layers[0].linear.weight.data.clone()
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_step_is_captured_anew_where_the_model_is_another_one(monkeypatch, change):
+    """Replayed, it would go on training what is frozen, or memory that is no parameter's; graphs are made up here."""
     graph = learnable_graph()
     model = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -637,14 +647,13 @@ def test_a_step_is_captured_anew_where_parameters_freeze_or_a_module_evaluates(m
     assert taken() == "plain"
     before = taken()
     assert taken() == before and step.captures == 1
-    if change == "freeze":
-        model.layers[0].requires_grad_(False)
-    else:
-        model.layers[1].eval()
+    CHANGES[change](model)
     assert taken() == "plain", "what is new is launched once before it is captured"
-    assert taken() != before and step.captures == 2
-    model.requires_grad_(True).train()
-    assert taken() == before and step.captures == 2, "as before, from what was captured then"
+    assert taken() == ([p.requires_grad for p in model.parameters()], [m.training for m in model.modules()])
+    assert step.captures == 2
+    if change in ("freeze", "evaluate"):
+        model.requires_grad_(True).train()
+        assert taken() == before and step.captures == 2, "as before, from what was captured then"
 
 
 @pytest.mark.gpu

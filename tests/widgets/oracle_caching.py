@@ -17,8 +17,8 @@ SCORES = {
     "degree": "out-degree (count)",
     "reverse-pagerank": "reverse PageRank (probability)",
     "random": "random score",
-    "presample-shrunk": "reads ahead, shrunk (count)",
-    "presample": "reads ahead (count)",
+    "presample-shrunk": "reads an epoch ahead, shrunk (mean count)",
+    "presample": "reads an epoch ahead (mean count)",
     "optimal": "reads (count)",
 }
 AWAY = [

@@ -297,7 +297,7 @@ class FeatureCache:
             TypeError, ValueError: as :meth:`extract`; no list of batches.
         """
         batches = checks.items("node_ids", node_ids, "a list with the ids of each batch")
-        with streams.call(self.device == "cuda"):
+        with streams.results(self.device == "cuda"):  # what reads them may be on another stream
             given = [self._ids(ids) for ids in batches]
         return self._each(given)
 

@@ -111,10 +111,12 @@ class PinnedTable:
             has bytes, ``uint8``; else None.
     """
 
-    def __init__(self, rows: np.ndarray, how: str, tails: np.ndarray | None = None) -> None:
-        self.rows, self.how, self.tails = rows, how, tails
+    def __init__(
+        self, rows: np.ndarray, how: str, tails: np.ndarray | None = None, locked: PinnedTable | None = None
+    ) -> None:
+        self.rows, self.how, self.tails, self._locked = rows, how, tails, locked
         self.stride = rows.strides[0] if len(rows) > 1 else rows.shape[1] * rows.itemsize
-        if how == "registered":
+        if how == "registered" and locked is None:
             pinned.lock(rows, owner=self)
         self.address = pinned.device_address(rows)
 
@@ -180,6 +182,8 @@ def _register(table: np.ndarray) -> PinnedTable:
     known = _registered.get(key)
     if known is None:
         known = _registered[key] = PinnedTable(table, "registered")
+    elif (known.rows.shape, known.rows.strides) != (table.shape, table.strides):
+        return PinnedTable(table, "registered", locked=known)  # the same pages, in rows of another width
     return known
 
 

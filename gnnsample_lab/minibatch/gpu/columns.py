@@ -101,19 +101,20 @@ class Columns:
             batches: of :class:`~.arena.ArenaBatch`, whose arenas hold edges.
 
         Returns:
-            For each the memory that :meth:`tensors` reads, leased to its ``ready``.
+            For each the memory that :meth:`tensors` reads.
         """
         import cupy
 
         streams.order(self._edge_ids)
         slices, most, taken = [], 1, []
+        ready = streams.Ready()  # of this stream, which need not be that of the mini-batches
         for batch in batches:
             arena = batch.arena
             place, nodes, edges = arena.place, arena.levels[-1], sum(arena.edges)
             size = 256  # never nothing
             for _, _, of_nodes, width, _, _ in self._plan:
                 size += ((nodes if of_nodes else edges) * width + 255) & -256
-            memory = streams.lease(cupy.cuda.alloc(size), batch.ready)
+            memory = streams.lease(cupy.cuda.alloc(size), ready)
             taken.append(cupy.ndarray((size,), np.uint8, memory))
             begin = arena.memory.ptr
             slices.append((begin + place.wide_nodes, begin + place.positions[0], nodes, edges, memory.ptr))

@@ -21,6 +21,7 @@ Frontiers grow, so buckets do: an id stays in its place from hop to hop.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -136,13 +137,17 @@ class DevicePart:
 class Buffer:
     """Device memory that grows. What it held is lost when it does.
 
+    Args:
+        dtype: of its entries.
+        users: the turns of the calls that use it, on whatever streams; None where they are all on one.
+
     Attributes:
         array: CuPy, None before there is any.
         ptr: its address.
     """
 
-    def __init__(self, dtype: Any) -> None:
-        self.dtype = np.dtype(dtype)
+    def __init__(self, dtype: Any, users: Any = None) -> None:
+        self.dtype, self._users = np.dtype(dtype), users
         self.array: Any = None
         self.ptr = 0
         self._tensor: Any = None
@@ -153,7 +158,8 @@ class Buffer:
             import cupy
 
             self.array = self._tensor = None  # back to the pool first
-            self.array = cupy.empty(power_of_two(max(entries, 64)), self.dtype)
+            with nullcontext() if self._users is None else streams.leasing(self._users):
+                self.array = cupy.empty(power_of_two(max(entries, 64)), self.dtype)
             self.ptr = int(self.array.data.ptr)
         return self
 
@@ -266,6 +272,8 @@ class Core:
     def __init__(
         self, part: DevicePart, spec: SampleSpec, scratch_bytes: int | None = None, knobs: Knobs | None = None
     ) -> None:
+        import cupy
+
         self.part, self.spec, self.me, self.parts = part, spec, part.index, part.parts
         self.weights = part.weights if spec.weighted else None
         self.scratch_limit = runtime.scratch_bytes(scratch_bytes)
@@ -280,9 +288,9 @@ class Core:
         self.turns = streams.Turns()
         self.ws: Workspace | None = None
         ids, parts, hops = part.indices.dtype, self.parts, spec.num_hops
-        self.send, self.requests = Buffer(ids), Buffer(ids)
-        self.replies, self.back = Buffer(np.uint8), Buffer(np.uint8)
-        self.places = Buffer(np.uint64)
+        self.send, self.requests = Buffer(ids, self.turns), Buffer(ids, self.turns)
+        self.replies, self.back = Buffer(np.uint8, self.turns), Buffer(np.uint8, self.turns)
+        self.places = Buffer(np.uint64, self.turns)
         self.state_words = parts * (1 + 4 * hops)
         self.state = Buffer(np.int64).room(
             self.state_words + hops
@@ -293,6 +301,7 @@ class Core:
         self._routed = (0, 0)  # addresses that the packed route has
         self.arrived = Buffer(np.int64).room(parts)
         self.arrived.array.fill(0)  # nobody sends to itself, and a report has all places
+        cupy.cuda.get_current_stream().synchronize()  # the first call may be on another stream
         self.flag = Buffer(np.int32).room(1)
         self._route, self._tasks = Argument(*ROUTE), Argument(*TASKS)
         self._ragged, self._replies = Argument(*RAGGED), Argument(*REPLIES)
@@ -316,7 +325,7 @@ class Core:
         self.moved = Moved(hops, parts)
         self._served = [[0] * parts] * hops  # by hop, as `Moved.served`
         self.notes_asked = False  # whether the ids that this rank draws for are kept, for :meth:`asked`
-        self._asked = [(Buffer(ids), 0) for _ in range(hops)]
+        self._asked = [(Buffer(ids, self.turns), 0) for _ in range(hops)]
         self.wide_amounts = False  # whether integer weights need more than 32 bits, alike on all ranks
         self._kept: list[Any] = []
 

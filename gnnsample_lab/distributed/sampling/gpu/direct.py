@@ -59,6 +59,8 @@ class DirectEngine:
     """
 
     def __init__(self, setup: Setup) -> None:
+        import cupy
+
         self.setup, self.spec, self.layout = setup, setup.spec, setup.layout
         self.part, self.partition = setup.layout.part, setup.layout.partition
         self.exchange, self.method = setup.layout.exchange, setup.method
@@ -70,6 +72,7 @@ class DirectEngine:
         with streams.call(), runtime.lock:
             self.graph = self._in_host_memory() if self.method == "uva" else self._in_peer_memory()
             self.gpu: GpuEngine | None = lists_engine(self.graph, setup.spec, setup.scratch_bytes)
+            cupy.cuda.get_current_stream().synchronize()  # the first call may be on another stream
         self._staged = _Staged()
 
     # ---- where lists are ----------------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ SCORES = {
     "degree": "out-degree (count)",
     "reverse-pagerank": "reverse PageRank (probability)",
     "random": "random score",
-    SHRUNK: "reads ahead, shrunk (count)",
-    "presample": "reads ahead (count)",
+    SHRUNK: "reads an epoch ahead, shrunk (mean count)",
+    "presample": "reads an epoch ahead (mean count)",
     "optimal": "reads (count)",
 }
 """What each policy goes by."""

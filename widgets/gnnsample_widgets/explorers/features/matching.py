@@ -249,11 +249,13 @@ class MatchExplorer(FanoutExplorer):
         n = len(degrees)
         before = lab.path_score(degrees, np.arange(n)) / (n - 1)
         after = lab.path_score(degrees, order) / (n - 1)
-        plain, matched, ordered = (counts[2] for counts in list(rows.values())[:3])
+        # With rows in the cache the last three are beside it.
+        plain, matched, ordered = (max(1, counts[2]) for counts in list(rows.values())[-3:])
+        beside = "Beside the cache Match" if len(rows) > 3 else "Match"
         text = (
             f"A batch finds <b>{percent(before, 1)}</b> of its rows (of the smaller batch's, on average) in the "
             f"batch before. "
-            f"Match saves <b>{percent(1 - matched / plain, 1)}</b> of the copies. Reordering "
+            f"{beside} saves <b>{percent(1 - matched / plain, 1)}</b> of the copies. Reordering "
         )
         moves = "raises the mean to" if after > before else "lowers the mean to"
         if np.isclose(after, before):

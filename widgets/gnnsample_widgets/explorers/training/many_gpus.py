@@ -260,10 +260,11 @@ def draw_kinds(counted: dict[str, Any], methods: list[str], copying: list[str], 
 
 
 def draw_fanouts(swept: dict[str, Any], fanout: int, label: str) -> Any:
+    # The axis has the fanouts.
     return figures.traffic_curves(
         FANOUTS, {name: swept[name] for name in SWEPT}, swept["ideal"], axis="fanout of each hop",
         marker=fanout, title=f"Volume by method, mean of {SWEPT_BATCHES} mini-batches",
-        label=label,
+        label=label.rpartition(" × ")[0],
     )  # fmt: skip
 
 

@@ -173,10 +173,10 @@ class TrainingExplorer(FanoutExplorer):
     On a graph without labels or a training split nothing is trained: one line says what is missing and which graphs
     have it, and the explorer stays alive.
 
-    Every change trains for ``steps`` times ``epochs`` steps, for real, on a part of the training split, and the curves
-    grow step by step; a run that was seen lately is not repeated. On the CPU the stages of all systems are computed
-    by the same operators, one after the other: their curves and bytes mean something there, their times little. See
-    :class:`~gnnsample_widgets.Explorer` for the arguments.
+    Every change trains for ``steps`` times ``epochs`` steps, for real, on a part of the training split (fewer where it
+    has fewer vertices; the summary says so), and the curves grow step by step; a run that was seen lately is not
+    repeated. On the CPU the stages of all systems are computed by the same operators, one after the other: their curves
+    and bytes mean something there, their times little. See :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "Training: the same curves, another clock"
@@ -247,6 +247,8 @@ class TrainingExplorer(FanoutExplorer):
         results = list(made["runs"].values())
         first, last = results[0], results[-1]
         text = f"<b>{last.system}</b>: {_end(last)}"
+        if (ran := last.epochs[-1].num_batches) < self.steps:
+            text = f"An epoch has {ran} steps: there are no more training vertices. {text}"
         if first is last:
             return text + "."
         text += f"; <b>{first.system}</b>: {_end(first)}. "

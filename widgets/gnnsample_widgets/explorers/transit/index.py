@@ -50,8 +50,8 @@ def recorded_shares() -> tuple[dict[tuple[str, str], dict[str, float]], str]:
     shares: dict[tuple[str, str], dict[str, float]] = {}
     for row in found["rows"]:
         if row.get("index_percent") is not None:
-            # As run_app names them; "published" counts, and "always" of older records.
-            index = {"published": "counting", "always": "counting"}.get(row["index"], row["index"])
+            # As run_app names them; "always" of older records counts.
+            index = {"always": "counting"}.get(row["index"], row["index"])
             shares.setdefault((row["graph"], index), {})[row["app"]] = float(row["index_percent"])
     return shares, str(gpu)
 
@@ -125,8 +125,8 @@ class IndexExplorer(BatchExplorer):
     """What the scheduling index costs: bytes it moves against those of sampling, and its share of the time.
 
     State: ``app`` ("k-hop", "DeepWalk"), ``batch``, ``fanout_1``, ``fanout_2``, ``seed``, ``method`` (the index whose
-    time is shown: "radix", "counting", "ranges", "auto"), ``recorded`` (without a GPU: the graph of recorded
-    times).
+    time is shown: "radix", "counting", "published", "ranges", "auto"), ``recorded`` (without a GPU: the graph of
+    recorded times).
 
     Bytes are counted from the sample. Times are measured: here where there is a GPU, else recorded ones are shown. See
     :class:`~gnnsample_widgets.Explorer` for the arguments.
@@ -156,7 +156,7 @@ class IndexExplorer(BatchExplorer):
     def build_controls(self) -> dict[str, Control]:
         controls = [
             *self.batch_controls(),
-            Choice("method", "Index that is timed", self.method, [*METHODS, "ranges", "auto"]),
+            Choice("method", "Index that is timed", self.method, [*METHODS, "published", "ranges", "auto"]),
             Choice("recorded", "Times of", self.recorded, self._choices),
         ]
         return {control.name: control for control in controls}
