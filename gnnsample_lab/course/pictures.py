@@ -261,6 +261,10 @@ def main(arguments: list[str]) -> int:
     if options.notebooks is None and checkout_root() is None:
         parser.error("--notebooks is needed: an installed package keeps its notebooks as they are")
     folder = options.notebooks or resource_path("notebooks")
+    found = False
     for path in renew(folder, load(options.graph), options.only):
         print(f"{path.name}: {path.stat().st_size / 1e3:,.0f} kB")
+        found = True
+    if not found:
+        raise ValueError(f"{folder} has no notebook with a picture whose name contains {options.only!r}")
     return 0
