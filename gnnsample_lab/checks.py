@@ -90,7 +90,12 @@ def real(
 ) -> float:
     """``value`` as a finite float in ``[low, high]`` and strictly between ``above`` and ``below``."""
     if type(value) is not float:
-        if isinstance(value, (bool, np.bool_, str, bytes)) or getattr(value, "ndim", None):
+        dtype = getattr(value, "dtype", "")
+        # NumPy's types have kinds, PyTorch's have names alone.
+        is_other = getattr(dtype, "kind", "f") not in "iuf" or str(dtype).startswith(
+            ("torch.bool", "torch.complex")
+        )
+        if is_other or isinstance(value, (bool, str, bytes, bytearray)) or getattr(value, "ndim", None):
             raise TypeError(f"{name} must be a number (got {shown(value)})")
         try:
             value = float(value)

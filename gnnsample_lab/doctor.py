@@ -216,7 +216,7 @@ def check_linker() -> Finding:
 def check_torch() -> Finding:
     """PyTorch and the CUDA that it was built for."""
     if _version("torch") is None:
-        return Finding("PyTorch", NOTE, "not installed: no OGB graphs, no training", _install("torch"))
+        return Finding("PyTorch", NOTE, "not installed: no training", _install("torch"))
     try:
         import torch
 
@@ -246,6 +246,8 @@ def check_data() -> Finding:
 
     root = data_root()
     source = "LAB_DATA_ROOT" if os.environ.get("LAB_DATA_ROOT") else "default"
+    if root.exists() and not root.is_dir():
+        return Finding("data root", PROBLEM, f"{root} ({source}) is a file", "set LAB_DATA_ROOT to a folder")
     if not root.is_dir():
         return Finding(
             "data root", NOTE, f"{root} ({source}) does not exist yet; downloads would make it", ""
@@ -312,7 +314,7 @@ def capabilities(findings: Sequence[Finding]) -> list[str]:
     return [
         f"sampling: {where}",
         f"traces: {'measured here, or ' if on_gpu else 'recorded on other GPUs, or '}modelled; each says which",
-        f"OGB graphs: {'yes' if status.get('OGB') == OK and status.get('PyTorch') != PROBLEM else 'no'}",
+        f"OGB graphs: {'yes' if status.get('OGB') == OK else 'no'}",
         f"browser test, figure images: {'yes' if status.get('Chromium') == OK else 'no'}",
         f"PyTorch on the GPU: {'yes' if on_gpu and torch_ok else 'no'}",
     ]

@@ -506,3 +506,19 @@ def test_ctrl_c_prints_one_line() -> None:
         check=False,
     )
     assert (run.returncode, run.stdout, run.stderr) == (130, "", "gnnsample-lab: interrupted\n")
+
+
+def test_a_data_root_that_is_a_file_is_a_problem(tmp_path, monkeypatch):
+    place = tmp_path / "graphs"
+    place.write_text("no folder")
+    monkeypatch.setenv("LAB_DATA_ROOT", str(place))
+    found = doctor.check_data()
+    assert found.status == doctor.PROBLEM and "is a file" in found.detail
+
+
+def test_pictures_that_do_not_exist_are_an_error(tmp_path, capsys):
+    edges = tmp_path / "edges.txt"
+    edges.write_text("0 1\n1 0\n")
+    asked = ["--only", "no such picture", "--notebooks", str(tmp_path), "--graph", f"snap:{edges}"]
+    assert cli.main(["pictures", *asked]) == 1
+    assert "no notebook with a picture whose name contains 'no such picture'" in capsys.readouterr().err

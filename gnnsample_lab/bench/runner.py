@@ -440,6 +440,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return max(codes)
     if options.targets is not None:
         parser.error("--targets goes with report")
+    if options.readme is not None:
+        parser.error("--readme goes with report")
+    if options.skip and chosen != ["all"]:
+        parser.error("--skip goes with all")
+    if options.part != (1, 1) and options.within is None:
+        parser.error("--part goes with --within")
     if (chosen == ["all"] or len(chosen) > 1) and options.out is not None and options.out.suffix == ".json":
         parser.error("--out must be a folder with several suites")
     names = chosen

@@ -22,6 +22,8 @@ from gnnsample_lab.device.kernels import PACKAGE_ROOT
 LANES = 32
 FULL = (1 << LANES) - 1
 SECTOR = 32
+_IDLE = 20
+"""Lines after which a warp that has changed nothing is taken to poll, where all others do so, too."""
 """Bytes of a sector, the unit in which the L1 cache asks the L2 cache for memory."""
 _ALIGN = 256
 """Arrays begin at multiples of this many bytes, as those of ``cudaMalloc`` do."""
@@ -368,7 +370,9 @@ class Machine:
         warps = [Warp(number, self) for number in range(len(programs))]
         running = {warp.number: program(warp) for warp, program in zip(warps, programs, strict=True)}
         self.live = set(running)
-        turn, quiet, waits, self._left = 0, 0, 0, 0
+        turn, waits, self._left = 0, 0, 0
+        # Lines of each warp since anything changed: one that serves a task without new vertices is at work in silence.
+        idle = dict.fromkeys(running, 0)
         awake = dict.fromkeys(running, 0)
         while running and len(self.steps) < self.most and not self.stalled:
             if self._left <= 0 or turn not in running:
@@ -402,9 +406,9 @@ class Machine:
             if self.slow and self.source[done[0]][1].startswith(self.slow):
                 awake[turn], self._left = len(self.steps) + order.randint(0, 100), 0
             asleep = any(awake[each] > len(self.steps) for each in running)
-            quiet = 0 if self._changes or asleep else quiet + 1
+            idle = dict.fromkeys(idle, 0) if self._changes or asleep else {**idle, turn: idle[turn] + 1}
             self._record(warp, done)
-            self.stalled = quiet > 60
+            self.stalled = all(idle[each] > _IDLE for each in running)
         self.fence()
         self.live = set()
         self._amend()

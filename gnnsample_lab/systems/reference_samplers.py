@@ -45,6 +45,10 @@ class TreeSampler:
     """GraphSAGE's and, with one hop, MVS's: ``fanouts[h]`` neighbours of every vertex of hop h, -1 without any."""
 
     def __init__(self, graph: Any, fanouts: tuple[int, ...], seed: int = 0) -> None:
+        if max(fanouts) > PADDED:
+            raise ValueError(
+                f"fanouts must be at most {PADDED}, the neighbours that each list keeps (got {fanouts})"
+            )
         self.fanouts, self.rng = fanouts, np.random.default_rng(seed)
         lists = Lists(graph)
         self.table = np.full((lists.num_nodes, PADDED), -1, lists.indices.dtype)
@@ -111,12 +115,16 @@ class ClusterSampler:
 
     def __init__(self, graph: Any, cluster: np.ndarray, each: int, seed: int = 0) -> None:
         self.lists, self.each, self.rng = Lists(graph), each, np.random.default_rng(seed)
+        self.left = np.empty(0, np.int64)  # clusters that this round has not had
         order = np.argsort(cluster, kind="stable")
         self.members = np.split(order, np.cumsum(np.bincount(cluster))[:-1])
 
     def sample(self, _: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Vertices, and ``indptr`` and ``indices`` of the edges among them."""
-        chosen = self.rng.choice(len(self.members), min(self.each, len(self.members)), replace=False)
+        each = min(self.each, len(self.members))
+        if len(self.left) < each:
+            self.left = self.rng.permutation(len(self.members))
+        chosen, self.left = self.left[:each], self.left[each:]
         vertices = np.concatenate([self.members[c] for c in chosen])
         return (vertices, *self.lists.slice(vertices, vertices))
 

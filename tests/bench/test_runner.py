@@ -164,6 +164,9 @@ def test_what_cannot_be_written_is_noticed_before_the_run(
         (["cpu", "gnnlab-table2", "--out", "one.json"], "folder"),
         (["cpu", "all"], "all stands alone"),
         (["report", "cpu"], "report stands alone"),
+        (["cpu", "--readme", "some.md"], "--readme goes with report"),
+        (["cpu", "--skip", "cpu"], "--skip goes with all"),
+        (["all", "--part", "2/3"], "--part goes with --within"),
     ],
 )
 def test_bad_arguments_are_named_before_anything_runs(arguments, word, monkeypatch, capsys) -> None:

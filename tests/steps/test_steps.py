@@ -90,6 +90,13 @@ def test_as_shipped_every_order_of_the_warps_holds_all_invariants(name):
             assert module.record(made, None, seed, slow).violation is None, (slow, seed)
 
 
+def test_a_warp_that_works_in_silence_is_waited_for():
+    """A task without new vertices changes no memory for a while, while the other warps poll."""
+    tiny = lab.Graph.from_edges([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
+    made = steps.run("claim a slot", None, tiny)
+    assert made.violation is None and made.result["done"]
+
+
 @pytest.mark.parametrize(("name", "mutation"), BROKEN, ids=[each.name for _, each in BROKEN])
 def test_a_broken_line_breaks_its_invariant(name, mutation):
     run = steps.run(name, mutation.name)

@@ -281,3 +281,14 @@ def test_wrong_arguments_are_named(graph, name, value, error) -> None:
 def test_the_largest_seed_is_a_seed(graph) -> None:
     run = train_sampled(graph, "MVS", steps=2, together=1, device="cpu", hidden=8, seed=2**64 - 1)
     assert np.isfinite(run.losses).all()
+
+
+def test_reference_samplers_do_what_they_say(graph):
+    """ClusterGCN's clusters come once in an epoch; lists keep so many neighbours for GraphSAGE's trees."""
+    cluster = np.arange(graph.num_nodes) % 20
+    sampler = reference_samplers.ClusterSampler(graph, cluster, 5)
+    for _ in range(2):
+        seen = np.concatenate([sampler.sample()[0] for _ in range(4)])
+        assert np.array_equal(np.sort(seen), np.arange(graph.num_nodes))
+    with pytest.raises(ValueError, match="fanouts must be at most 128"):
+        reference_samplers.TreeSampler(graph, (200, 2))

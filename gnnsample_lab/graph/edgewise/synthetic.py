@@ -211,9 +211,12 @@ def _weights(
     chunk: int = 1 << 26,
 ) -> Any:
     parts = []
+    largest = np.nextafter(np.float32(high), np.float32(low))
     for start in range(0, len(indices), chunk):
         src = indices[start : start + chunk]
-        parts.append(backend.weights(src, rows_of(indptr, start, start + len(src)), seed, low, high))
+        part = backend.weights(src, rows_of(indptr, start, start + len(src)), seed, low, high)
+        # In a narrow interval of large numbers the last steps are rounded up to its end.
+        parts.append(backend.xp.minimum(part, largest, out=part))
     if len(parts) == 1:
         return parts[0]
     return backend.xp.concatenate(parts) if parts else backend.xp.empty(0, dtype=np.float32)

@@ -298,6 +298,14 @@ def test_the_catalogues_rmat_scales():
     assert abs(load("rmat-papers100M", scale=1e-4, use_cache=False).num_edges - 161_569) <= 1
 
 
+def test_random_weights_stay_below_their_end():
+    """Float32 rounds the last steps of a narrow interval of large numbers up to its end."""
+    g = rmat(2**12, seed=3)
+    for low, high in ((1.0, 5.0), (1000.0, 1001.0), (1e6, 1e6 + 1)):
+        w = random_weights(g, low=low, high=high).edge_weight
+        assert w.min() >= np.float32(low) and w.max() < np.float32(high) and w.dtype == np.float32
+
+
 def test_random_weights_depend_on_the_pair_alone():
     g = Graph.from_edges([0, 0, 1, 2], [1, 1, 0, 1], 3)
     w = random_weights(g, seed=1)
