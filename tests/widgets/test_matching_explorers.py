@@ -149,6 +149,24 @@ def test_a_tour_that_copies_more_is_called_by_its_name(graph: lab.Graph) -> None
     assert "saves <b>10.0\u00a0%</b> of what was left" in text
 
 
+def test_what_match_saves_is_beside_the_cache(graph: lab.Graph) -> None:
+    explorer = MatchExplorer(graph, device="cpu")
+    counts = {
+        "each by itself": 100,
+        "match": 60,
+        "match, greedy": 54,
+        "cache": 50,
+        "cache, match": 40,
+        "all": 38,
+    }
+    rows = {name: (0, 0, misses) for name, misses in counts.items()}
+    text = explorer._summary_of(np.eye(3) + 0.2, np.arange(3), rows)
+    assert (
+        "Beside the cache Match saves <b>20.0\u00a0%</b>" in text
+        and "saves <b>5.0\u00a0%</b> of what" in text
+    )
+
+
 def test_a_tour_is_not_said_to_gain_what_it_loses(graph: lab.Graph) -> None:
     explorer = MatchExplorer(graph, device="cpu", num_batches=4, batch_size=32, hops=1, seed=57)
     sampler = lab.NeighborSampler(graph, [explorer.fanout_1], seed=57, device="cpu")
@@ -261,6 +279,14 @@ def test_training_shows_what_lab_train_returns(graph: lab.Graph) -> None:
         assert "arxiv-like (synthetic)" in figure.layout.title.text
         assert "measured on the CPU" in figure.layout.title.text
     assert "another order: compare the course, not single steps" in explorer._summary.value, "no claim"
+
+
+@pytest.mark.slow
+def test_steps_that_the_training_set_does_not_have_are_told(graph: lab.Graph) -> None:
+    given = {**SHORT, "system": "dgl", "reference": "dgl", "epochs": 1}
+    ran = -(-len(graph.splits["train"]) // 256)
+    explorer = TrainingExplorer(graph, device="cpu", **{**given, "batch_size": 256, "steps": ran + 2})
+    assert f"An epoch has {ran} steps: there are no more training vertices." in explorer._summary.value
 
 
 @pytest.mark.slow

@@ -171,6 +171,7 @@ def test_recorded_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, graph:
         {"graph": "orkut-like", "app": "DeepWalk", "index": "radix", "index_percent": 38.5},
         {"graph": "orkut-like", "app": "k-hop", "index": "radix", "index_percent": 12.0},
         {"graph": "orkut-like", "app": "k-hop", "index": "always", "index_percent": 9.0},
+        {"graph": "orkut-like", "app": "k-hop", "index": "published", "index_percent": 31.0},
         {"graph": "arxiv-like", "app": "k-hop", "index": "radix", "index_percent": 20.0},
         {"graph": "arxiv-like", "app": "PPR", "index": "radix", "index_percent": None},
     ]
@@ -188,6 +189,9 @@ def test_recorded_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, graph:
     check_code(explorer, graph)
     explorer.method = "counting"
     assert explorer.figures["share"].data[0].x == pytest.approx([9.0])
+    explorer.method = "published"
+    assert explorer.figures["share"].data[0].x == pytest.approx([31.0])
+    assert "index published" in explorer.figures["share"].layout.title.text
     explorer.method = "auto"
     assert "of orkut-like with this index" in explorer.figures["share"].layout.annotations[0].text
     (tmp_path / "some.json").write_text(json.dumps({**made_up, "environment": {"gpu": None}}))
