@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import pinned, runtime, streams
+from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.minibatch.gpu.run import GpuEngine
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.lists import ListsGraph, Place
@@ -59,8 +60,6 @@ class DirectEngine:
     """
 
     def __init__(self, setup: Setup) -> None:
-        import cupy
-
         self.setup, self.spec, self.layout = setup, setup.spec, setup.layout
         self.part, self.partition = setup.layout.part, setup.layout.partition
         self.exchange, self.method = setup.layout.exchange, setup.method
@@ -72,7 +71,8 @@ class DirectEngine:
         with streams.call(), runtime.lock:
             self.graph = self._in_host_memory() if self.method == "uva" else self._in_peer_memory()
             self.gpu: GpuEngine | None = lists_engine(self.graph, setup.spec, setup.scratch_bytes)
-            cupy.cuda.get_current_stream().synchronize()  # the first call may be on another stream
+            if runtime.cuda_available():  # the first call may be on another stream
+                wait_for_device()
         self._staged = _Staged()
 
     # ---- where lists are ----------------------------------------------------------------------------------------
