@@ -360,19 +360,24 @@ HOVERED = """([index, name, column, row]) => {
 }"""
 
 
-def hover(page: Any, x: float, y: float, mark: list[Any], tries: int = 10) -> None:
-    """Move the pointer until Plotly sees the mark: on a busy host it misses moves while it draws."""
+def hover(page: Any, mark: list[Any], tries: int = 10) -> tuple[float, float]:
+    """Move the pointer until Plotly sees the mark, and say where that is.
+
+    On a busy host Plotly misses moves while it draws, and what is above it may still grow and move it.
+    """
     from playwright.sync_api import TimeoutError as Late
 
     for left in reversed(range(tries)):
+        x, y = page.evaluate(CELL, mark)
         page.mouse.move(x - 2, y)
         page.mouse.move(x, y)
         try:
             page.wait_for_function(HOVERED, arg=mark, timeout=2_000, polling=20)
-            return
+            break
         except Late:
             if not left:
                 raise
+    return x, y
 
 
 @pytest.mark.parametrize("opened", ["07_match_and_reorder"], indirect=True)
@@ -381,8 +386,7 @@ def test_a_click_on_a_cell_draws_its_two_batches(opened: Opened, graph: lab.Grap
     explorer = ExplorerInPage(page, 0, "MatchExplorer", graph)
     found = explorer.settled()
     for row, column in ((2, 9), (11, 4), (4, 11)):
-        x, y = page.evaluate(CELL, [0, "degrees", column, row])
-        hover(page, x, y, [0, "degrees", column, row])
+        x, y = hover(page, [0, "degrees", column, row])
         start = time.perf_counter()
         page.mouse.click(x, y)
         found = explorer.settled(found["runs"] + 1)
