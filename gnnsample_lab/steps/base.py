@@ -22,9 +22,9 @@ from gnnsample_lab.device.kernels import PACKAGE_ROOT
 LANES = 32
 FULL = (1 << LANES) - 1
 SECTOR = 32
+"""Bytes of a sector, the unit in which the L1 cache asks the L2 cache for memory."""
 _IDLE = 20
 """Lines after which a warp that has changed nothing is taken to poll, where all others do so, too."""
-"""Bytes of a sector, the unit in which the L1 cache asks the L2 cache for memory."""
 _ALIGN = 256
 """Arrays begin at multiples of this many bytes, as those of ``cudaMalloc`` do."""
 

@@ -75,7 +75,7 @@ def train_factored(
         begin = time.perf_counter()
         with rank.stage("prepare"):
             known = rank.world_size if options["swap"] else options["samplers"]
-            times = _measured(rank, graph, {**given, "handover": options["handover"]}, device, known, slots)
+            times = _measured(rank, graph, given, device, known, slots, options["handover"])
             split = _split(rank.world_size, options, times)
             split.check_capacity(job["batches"])
             member, ratio, kernel, notes = _member(rank, graph, given, device, split, address, slots)
@@ -153,13 +153,14 @@ def _split(ranks: int, options: dict[str, Any], times: list[float] | None) -> Sp
 
 
 def _measured(
-    rank: Any, graph: Any, given: dict[str, Any], device: str, samplers: int | None, slots: Path
-) -> list[float] | None:
+    rank: Any, graph: Any, given: dict[str, Any], device: str, samplers: int | None, slots: Path,
+    handover: str = "host",
+) -> list[float] | None:  # fmt: skip
     """Mean seconds of the stages of :data:`TRIAL` for a mini-batch, by a trial on rank 0; None where not needed."""
     if samplers is not None:
         return None
     times: list[float] = _from_zero(
-        rank, slots / "trial.npy", lambda: np.array(trial_times(graph, given, device))
+        rank, slots / "trial.npy", lambda: np.array(trial_times(graph, given, device, handover))
     ).tolist()
     return times
 
@@ -180,16 +181,15 @@ def _from_zero(rank: Any, file: Path, make: Callable[[], np.ndarray]) -> np.ndar
     return found
 
 
-def trial_times(graph: Any, given: dict[str, Any], device: str) -> list[float]:
+def trial_times(graph: Any, given: dict[str, Any], device: str, handover: str = "host") -> list[float]:
     """Mean seconds of the stages of :data:`TRIAL`, one after the other on this process's device, with a model's copy.
 
-    Samples are handed over within the process, in the way of ``given["handover"]``: to host memory and back, or by one
+    Samples are handed over within the process, in the way of ``handover``: to host memory and back, or by one
     copy on the device.
     """
     from .train import prepare
 
-    given = dict(given)
-    peers = given.pop("handover", "host") == "peer"
+    peers = handover == "peer"
     small = {**given, "model": copy.deepcopy(given["model"]), "executor": "serial", "reorder": "none"}
     trainer = prepare(graph, device=device, **small).trainer
     trainer.model.train()

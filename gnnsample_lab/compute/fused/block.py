@@ -68,11 +68,11 @@ class SummedBlock:
         import torch
 
         own = self.own
-        same = x.data_ptr() == own.data_ptr() and x.stride() == own.stride() and x.shape == own.shape
-        if same and _version(own) == self._version:
-            return
+        if self._is_own(x):
+            if _version(own) == self._version:
+                return
         # A captured step was made once before as it stands.
-        if not same and ((x.is_cuda and torch.cuda.is_current_stream_capturing()) or torch.equal(x, own)):
+        elif (x.is_cuda and torch.cuda.is_current_stream_capturing()) or torch.equal(x, own):
             return
         raise ValueError(
             "x must be the rows that a FusedSampler gives, whose neighbours are summed already: use a NeighborSampler "
@@ -88,9 +88,11 @@ class SummedBlock:
 
     def table(self, reduce: str, own: Any) -> Any:
         """``[num_dst, 2 F]``, :attr:`own` beside :meth:`aggregated`; None where ``own`` is not that very tensor."""
-        table = self._made[0]
-        same = own.data_ptr() == table.data_ptr() and own.stride() == table.stride()
-        return table if same and reduce == self.reduce else None
+        return self._made[0] if reduce == self.reduce and self._is_own(own) else None
+
+    def _is_own(self, x: Any) -> bool:
+        own = self.own
+        return bool(x.data_ptr() == own.data_ptr() and x.stride() == own.stride() and x.shape == own.shape)
 
     def empty_table(self, rows: int) -> Any:
         """A table like that of :attr:`own` beside :attr:`total`, ``float32[rows, 2 F]``, with nothing in it."""

@@ -360,44 +360,35 @@ class Inference:
         """
         import torch
 
-        own = getattr(
-            model, "_orig_mod", model
-        )  # a compiled model would be compiled anew for so few vertices
-        forward = type(own).forward
+        # A compiled model would be compiled anew for so few vertices.
+        plain = getattr(model, "_orig_mod", model)
+        forward, weighted = type(plain).forward, self.graph.edge_weight is not None
         kinds = tuple((type(layer), _has_steps(layer), _place(layer, "forward")) for layer in self.steps)
-        key = (forward, kinds, self.rows.width, self.graph.edge_weight is None)
+        key = (forward, kinds, self.rows.width, weighted)
         if forward is torch.nn.Module.forward or key in _known_forwards.setdefault(self.model, set()):
             return
-        ids = torch.arange(3, dtype=torch.int32, device=self.device)
+        # Tensors of their own, since kernels count on how the first element is aligned.
+        ids, indices = (
+            torch.tensor(v, dtype=torch.int32, device=self.device) for v in ([0, 1, 2], [1, 0, 1])
+        )
         indptr = torch.tensor([0, 1, 1, 3], device=self.device)
-        weight = (
-            None
-            if self.graph.edge_weight is None
-            else torch.tensor([0.5, 2.0, 1.0], device=self.device).to(self.dtype)
-        )
-        block = Block(
-            ids, ids, indptr, torch.tensor([1, 0, 1], dtype=torch.int32, device=self.device), None, weight
-        )
+        weight = torch.tensor([0.5, 2.0, 1.0], dtype=self.dtype, device=self.device) if weighted else None
+        block = Block(ids, ids, indptr, indices, None, weight)
         x = torch.arange(3 * self.rows.width, device=self.device).to(self.dtype).sin().reshape(3, -1)
         try:
-            wanted = own([block] * len(self.steps), x.clone())
+            wanted = plain([block] * len(self.steps), x.clone())
             found = self.steps[0](block, x.clone())
             for layer in self.steps[1:]:
                 found = layer(block, self.between(found))
-        except (
-            Exception
-        ):  # a forward of other arguments, or rows that do not suit, of which more is said elsewhere
-            return
-        if not torch.is_tensor(wanted) or wanted.shape != found.shape:
-            same = False
-        else:
-            same = torch.allclose(
-                wanted, found, rtol=1e-3, atol=1e-3 * float(found.abs().max()), equal_nan=True
-            )
-        if not same:
+        except Exception:
+            return  # a forward of other arguments, or rows that do not suit, of which more is said elsewhere
+        near = {"rtol": 1e-3, "atol": 1e-3 * float(found.abs().max()), "equal_nan": True}
+        if not (
+            torch.is_tensor(wanted) and wanted.shape == found.shape and torch.allclose(wanted, found, **near)
+        ):
             raise ValueError(
                 f"forward of model does more than its layers with between(x) between two of them, which is all that "
-                f"inference layer by layer computes (got {type(own).__name__}): move the rest into layers or between"
+                f"inference layer by layer computes (got {type(plain).__name__}): move the rest into layers or between"
             )
         _known_forwards[self.model].add(key)
 
