@@ -28,6 +28,7 @@ from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 from gnnsample_lab import checks
 from gnnsample_lab.checks import choice, flag, function, instance, num_bytes, optional, share, text
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import times_changed
 from gnnsample_lab.device.streams import torch_stream
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.graph import Graph
@@ -664,7 +665,7 @@ def _is_cacheable(x: Any) -> bool:
 def _columns_of(data: Data) -> dict[str, tuple[Any, int]]:
     """The data's columns, topology apart, each with how often it was changed in place, where that is counted."""
     return {
-        name: (value, 0 if not torch.is_tensor(value) or value.is_inference() else value._version)
+        name: (value, times_changed(value))
         for name, value in data.to_dict().items()
         if name not in ("edge_index", "num_nodes")
     }

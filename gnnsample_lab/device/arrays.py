@@ -93,3 +93,9 @@ def merge_duplicates(values: Any) -> tuple[Any, Any, Any]:
     places = xp.empty(values.size, dtype=np.int64)
     places[order] = rank[run]
     return values[at[by_place]], places, at[by_place]
+
+
+def times_changed(array: Any) -> int:
+    """How often a tensor of PyTorch was changed in place; 0 for arrays and tensors that do not count it."""
+    is_inference = getattr(array, "is_inference", None)
+    return 0 if is_inference is None or is_inference() else int(array._version)

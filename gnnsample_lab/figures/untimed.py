@@ -74,7 +74,6 @@ def _leave_out(made: Sketch) -> None:
             what = text.replace(_UNIT, "")
             axis["showticklabels"] = False
             if key[0] == "x" and str(made.layout.get("hovermode", "")).startswith("x"):
-                made.layout["hovermode"] = (
-                    "closest"  # the label that all traces share would have the time in it
-                )
+                # The label that all traces share would have the time in it.
+                made.layout["hovermode"] = "closest"
             axis["title"]["text"] = NO_SCALE if what.startswith("time") else f"{what}, no scale"

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from gnnsample_lab.device.arrays import times_changed
+
 
 class SummedBlock:
     """The input layer's block when its picks are summed as they are drawn: no sources and no edges lie in memory.
@@ -41,7 +43,7 @@ class SummedBlock:
 
         with torch.inference_mode(False):  # who asks first may evaluate, who asks later may train
             made = self._gather(None, None)
-        self._version = _version(made[0])
+        self._version = times_changed(made[0])
         return made
 
     @property
@@ -69,7 +71,7 @@ class SummedBlock:
 
         own = self.own
         if self._is_own(x):
-            if _version(own) == self._version:
+            if times_changed(own) == self._version:
                 return
         # A captured step was made once before as it stands.
         elif (x.is_cuda and torch.cuda.is_current_stream_capturing()) or torch.equal(x, own):
@@ -110,8 +112,3 @@ class SummedBlock:
 
     def __repr__(self) -> str:
         return f"SummedBlock(num_dst={self.num_dst}, reduce={self.reduce!r})"
-
-
-def _version(x: Any) -> int:
-    """How often a tensor was changed in place; 0 for those that do not count it."""
-    return 0 if x.is_inference() else int(x._version)
