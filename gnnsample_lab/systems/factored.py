@@ -370,7 +370,7 @@ def _ratios(
     elif rank.index in split.replicas:
         # What a training step leaves here: on a standby trainer beside the topology, on a trainer without it.
         alone = replace(chosen, executor="factored", match="never", reorder=None)
-        sizing = Sizing(None, None, budget, others)
+        sizing = Sizing(None, None, budget, others, pipelined=split.pipelined)
         rows, working = _sized(alone, table, sampler, network, graph, given["batch_size"], 1, sizing, device)
         mine = rows / max(n, 1)
     standby = mine

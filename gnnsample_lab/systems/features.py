@@ -47,7 +47,8 @@ class Sizing:
 
     ``others``: device memory that was held before the run, which the budget is not of. ``workers``: samplers, and
     loaders, of the overlapped executor, each of which holds mini-batches beside the cache. ``batches``: of an epoch, of
-    which no executor holds more; None where nobody knows.
+    which no executor holds more; None where nobody knows. ``pipelined``: whether a factored trainer extracts the next
+    mini-batch while it trains.
     """
 
     ratio: float | None = None
@@ -56,6 +57,7 @@ class Sizing:
     others: Held = field(default=NOTHING, compare=False)
     workers: int = field(default=1, compare=False)
     batches: int | None = field(default=None, compare=False)
+    pipelined: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
         if self.ratio is not None and self.capacity_bytes is not None:
@@ -287,12 +289,14 @@ def _in_memory(system: System, ahead: int, window: int, sizing: Sizing) -> tuple
     Rows are of one mini-batch more: small arrays come to lie where rows were, and the next ones need another block.
     """
     waiting = window if system.reorder is not None and system.match != "never" else ahead
+    one_by_one = waiting + 1, 1  # the next one is sampled while its predecessor is held
     waiting, rows = {
-        "serial": (waiting + 1, 1),  # the next one is sampled while its predecessor is held
+        "serial": one_by_one,
         "streams": (2 * waiting, 3),  # the next window is sampled while this one trains
         # Two queues of two, one at each worker.
         "overlapped": (waiting + 4 + 2 * sizing.workers, 4 + sizing.workers),
-        "factored": (waiting + 3, 4),  # one ready, one that is loaded, one that trains, and its predecessor
+        # One ready, one that is loaded, one that trains, and its predecessor.
+        "factored": (waiting + 3, 4) if sizing.pipelined else one_by_one,
     }.get(system.executor, (waiting, 3))
     most = waiting if sizing.batches is None else max(1, min(waiting, sizing.batches))
     return most, min(rows, most) + 1

@@ -133,6 +133,25 @@ def test_of_either_design_the_best_way_counts(monkeypatch: pytest.MonkeyPatch) -
     assert not any("x_sharing" in row for row in budget._both_designs(runs, "plain", "degree", 1.0))
 
 
+def test_where_memory_does_not_last_trainers_do_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "modelled_here", lambda result, row: {})
+    runs: Any = Runs()
+    runs.quick, runs.world, asked = False, 2, list[Any]()
+    runs.run = lambda *_, **options: asked.append((options["executor"], options.get("pipelined")))
+
+    def try_row(row: dict[str, Any], run: Any) -> tuple[dict[str, Any], Any]:
+        run()
+        if row.get("split") == "1S1T":
+            return row | {"error": "rank 1 failed in stage 'train': MemoryError: budget_gb=1"}, None
+        return row | {"ms": 6.0 if row["executor"] != "factored" else 4.0, "steps": 2}, "run"
+
+    runs.try_row, runs.verify = try_row, lambda result, reference: None
+    rows = budget._both_designs(runs, "plain", "degree", 1.0)
+    assert asked == [*((name, None) for name in budget.SHARING), ("factored", True), ("factored", False)]
+    assert [row["split"] for row in rows[3:]] == ["1S1T", "1S1T, one after the other"]
+    assert rows[-1]["x_sharing"] == 1.5
+
+
 def test_what_was_measured_before_a_failure_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: Any = Runs(0.3)
 
