@@ -30,6 +30,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -563,17 +564,32 @@ _idle: dict[int, list[Any]] = {}
 @contextlib.contextmanager
 def borrowed_torch_stream() -> Iterator[Any]:
     """A stream for torch that nobody else uses while the block runs. All its work must be ordered by then."""
-    import torch
-
-    idle = _idle.setdefault(torch.cuda.current_device(), [])
-    try:
-        stream = idle.pop()  # one step for other threads, too
-    except IndexError:
-        stream = own_torch_stream()
+    stream, idle = _idle_torch_stream()
     try:
         yield stream
     finally:
         idle.append(stream)
+
+
+def lent_torch_stream(owner: Any) -> Any:
+    """A stream for torch that nobody else uses until ``owner`` is dropped, which can be referred to weakly.
+
+    All its work must be ordered by then.
+    """
+    stream, idle = _idle_torch_stream()
+    weakref.finalize(owner, idle.append, stream).atexit = False
+    return stream
+
+
+def _idle_torch_stream() -> tuple[Any, list[Any]]:
+    """A stream that nobody uses now, and the list that it goes back to."""
+    import torch
+
+    idle = _idle.setdefault(torch.cuda.current_device(), [])
+    try:
+        return idle.pop(), idle  # one step for other threads, too
+    except IndexError:
+        return own_torch_stream(), idle
 
 
 class torch_stream:

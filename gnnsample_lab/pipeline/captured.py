@@ -25,12 +25,17 @@ from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.minibatch.export import tensor
 
+from .memory import take_workspaces
 from .step import Loss, Step
 
 STEPS_TO_CAPTURE = 3
 """Steps of a size until one is replayed: one makes the optimizer's state, one compiles what is missing."""
 MAX_GRAPHS = 8
 """Captured steps that are kept, those used last: a schedule of a number would add one at each change."""
+_KEPT = (
+    "while a training step was captured as a CUDA graph. Is a tensor kept that was made of the model's parameters with "
+    "gradients, a clone for example? PyTorch's backward pass then waits for the stream that it was made on: detach it"
+)
 _WITHIN_DEVICE = 3
 """``cudaMemcpyDeviceToDevice``."""
 CAPTURABLE = ("auto", "register-tile", "naive", "memory-aware", "memory-aware-staged")
@@ -154,6 +159,9 @@ class CapturedStep(Step):
             # CuPy's: PyTorch's finds the current stream in Python, which takes as long as a launch.
             self._under_way = cupy.cuda.Event(disable_timing=True)
             self._stream: int | None = None
+            # cuBLAS has one workspace for all that is captured on a stream. Steps that two threads replay at the same
+            # time would write to one another's.
+            self._capturing = streams.lent_torch_stream(self)
             check_capturable()
             _keep_state_on_gpu(optimizer)
 
@@ -250,7 +258,7 @@ class CapturedStep(Step):
         captured = self._graphs[key] = self._graphs.pop(key)  # the one used last is the last to go
         if captured is None:
             with _masked_norms(self.model, self._real_rows):
-                captured = _Captured(lambda: self._padded(inputs, update), self.model)
+                captured = _Captured(lambda: self._padded(inputs, update), self.model, self._capturing)
             self._graphs[key] = captured
             self.captures += 1
         return captured.replay()
@@ -326,8 +334,8 @@ def _apart(blocks: Any) -> tuple[Any, Any]:
 
 
 @contextlib.contextmanager
-def _capture(graph: Any) -> Iterator[None]:
-    """Capture what the block launches, while other threads allocate, free, launch and capture.
+def _capture(graph: Any, stream: Any) -> Iterator[None]:
+    """Capture what the block launches on ``stream``, while other threads allocate, free, launch and capture.
 
     ``torch.cuda.graph`` waits for the whole device before it begins. CUDA refuses that, and so ends the run, while
     another thread captures, as samplers do whenever their memory grows.
@@ -336,12 +344,9 @@ def _capture(graph: Any) -> Iterator[None]:
 
     # No memory can be given back during a capture, and a graph takes its own: what earlier work has left is released.
     torch.cuda.empty_cache()
-    with (
-        without_collection(),
-        streams.borrowed_torch_stream() as stream,
-        torch.cuda.stream(stream),
-        streams.torch_stream(),
-    ):
+    with without_collection(), torch.cuda.stream(stream), streams.torch_stream():
+        take_workspaces()
+        stream.synchronize()
         graph.capture_begin(capture_error_mode="relaxed")
         try:
             yield
@@ -352,14 +357,19 @@ def _capture(graph: Any) -> Iterator[None]:
 class _Captured:
     """One captured step, with the memory of what it returns."""
 
-    def __init__(self, step: Callable[[], tuple[Any, Any]], model: Any) -> None:
+    def __init__(self, step: Callable[[], tuple[Any, Any]], model: Any, stream: Any) -> None:
         import torch
 
         self.graph = torch.cuda.CUDAGraph()
         for p in model.parameters():
             p.grad = None  # the graph has gradients of its own
-        with _capture(self.graph):
-            self.results = step()
+        with _capture(self.graph, stream):
+            try:
+                self.results = step()
+            except RuntimeError as error:
+                if "legacy stream" in str(error):
+                    error.add_note(_KEPT)
+                raise
         self.gradients = [(p, p.grad) for p in model.parameters()]
         # Memory that the graph reads and writes, also where a parameter has another since.
         self._memory = [t.data for t in (*model.parameters(), *model.buffers())]

@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gnnsample_lab.checks import real
-from gnnsample_lab.pipeline.memory import NOTHING, GivenBack, Held, held, reset_pools, rounding
+from gnnsample_lab.pipeline.memory import (
+    NOTHING,
+    GivenBack,
+    Held,
+    held,
+    reset_pools,
+    rounding,
+    take_workspaces,
+)
 
 _WITHOUT_MODEL = 64 << 20
 """What PyTorch's allocator gets on a GPU that samples alone."""
@@ -138,6 +146,8 @@ def kept_to(
     import torch
 
     pool = cupy.get_default_memory_pool()
+    if trains:
+        take_workspaces()
     trial = held(device)  # PyTorch's peak is that of a step; CuPy's pool has all that building the cache took
     reset_pools()
     before = Held(held(device).cupy, trial.torch, trial.peers).less(others)

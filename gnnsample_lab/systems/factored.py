@@ -267,8 +267,9 @@ def _member(
     network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given)).to(device)
     notes += statistics_note(network, rank)
     table = host_features(graph)
+    captured = is_captured(given.get("captured"), chosen.captured, name, kernel, device)
     ratio, standby, working = _ratios(
-        rank, chosen, graph, table, sampler, network, given, device, split, others
+        rank, chosen, graph, table, sampler, network, given, device, split, others, captured
     )
     order = None
     if any(0 < rows_of_ratio(of, len(table)) < len(table) for of in (ratio, standby)):
@@ -301,7 +302,7 @@ def _member(
         marker = FeatureCache(narrow, scores, ratio=marked, device=place, transfer="staged")
     trainer = Trainer(
         graph, sampler, source, network, batch_size=given["batch_size"], lr=given["lr"], device=device,
-        captured=is_captured(given.get("captured"), chosen.captured, name, kernel, device),
+        captured=captured,
     )  # fmt: skip
     trainer.others, trainer.working = others, working
     trainer.follows = rank.index != split.replicas[0]
@@ -344,10 +345,10 @@ def _slot_bytes(rank: Any, split: Split, trainer: Trainer, marker: Any) -> int:
 
 def _ratios(
     rank: Any, chosen: System, graph: Any, table: np.ndarray, sampler: Any, network: Any, given: dict[str, Any],
-    device: str, split: Split, others: Held,
+    device: str, split: Split, others: Held, captured: bool,
 ) -> tuple[float, float, int]:  # fmt: skip
     """Shares of the vertices that the caches of trainers and of standby trainers hold, the same on all ranks; and
-    :attr:`Sources.working` of this one."""
+    :attr:`Sources.working` of this one. ``captured``: whether steps are replayed as CUDA graphs."""
     import torch
     import torch.distributed as dist
 
@@ -369,7 +370,7 @@ def _ratios(
         mine = CPU_RATIO if budget is None else min(1.0, rows_in(budget, n, row_bytes) / max(n, 1))
     elif rank.index in split.replicas:
         # What a training step leaves here: on a standby trainer beside the topology, on a trainer without it.
-        alone = replace(chosen, executor="factored", match="never", reorder=None)
+        alone = replace(chosen, executor="factored", match="never", reorder=None, captured=captured)
         sizing = Sizing(None, None, budget, others, pipelined=split.pipelined)
         rows, working = _sized(alone, table, sampler, network, graph, given["batch_size"], 1, sizing, device)
         mine = rows / max(n, 1)

@@ -27,7 +27,7 @@ from gnnsample_lab.pipeline.features import (
     MatchedSource,
     SharedSource,
 )
-from gnnsample_lab.pipeline.memory import NOTHING, Held, give_back, held, rounding
+from gnnsample_lab.pipeline.memory import NOTHING, Held, give_back, held, rounding, take_workspaces
 from gnnsample_lab.pipeline.trainer import Trainer
 
 from .budget import cache_beside, within_budget
@@ -256,6 +256,7 @@ def _trial(
     def trial() -> None:
         import torch
 
+        take_workspaces()
         transfer = "auto" if is_memory_mapped(table) else "staged"
         plain = CachedSource(FeatureCache(table, ratio=0.0, device="cuda", transfer=transfer), False)
         with torch.random.fork_rng(devices=[torch.cuda.current_device()]):

@@ -178,7 +178,9 @@ def test_a_disk_is_told_from_memory(monkeypatch, tmp_path, cold, found) -> None:
     """A first pass that is hardly slower than the second has read pages that were in memory."""
     monkeypatch.setenv("LAB_DATA_ROOT", str(tmp_path))
     passes = iter((cold, 1e-6))
-    monkeypatch.setattr(preprocessing, "_reading_s", lambda file: (file.stat().st_size == 400) and next(passes))
+    monkeypatch.setattr(
+        preprocessing, "_reading_s", lambda file: (file.stat().st_size == 400) and next(passes)
+    )
     graph = SimpleNamespace(feat=np.ones((20, 5), np.float32))
     assert preprocessing.disk_gbps(graph) == (None if found is None else pytest.approx(found))
     assert not list(tmp_path.rglob("lab-disk-*")), "the copy is gone"

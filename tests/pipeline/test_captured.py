@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import gc
 import itertools
 from types import SimpleNamespace
 from typing import Any
@@ -629,10 +630,10 @@ def test_a_step_is_captured_anew_where_the_model_is_another_one(monkeypatch, cha
     model = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     step = captured.CapturedStep(model, optimizer, torch.as_tensor(graph.label), None, None)
-    step._under_way = SimpleNamespace(synchronize=lambda: None)
+    step._under_way, step._capturing = SimpleNamespace(synchronize=lambda: None), None
 
     class Graph:
-        def __init__(self, work: Any, of: Any) -> None:
+        def __init__(self, work: Any, of: Any, stream: Any) -> None:
             self.found = [p.requires_grad for p in of.parameters()], [m.training for m in of.modules()]
 
         def replay(self) -> Any:
@@ -658,6 +659,50 @@ def test_a_step_is_captured_anew_where_the_model_is_another_one(monkeypatch, cha
 
 @pytest.mark.gpu
 @pytest.mark.real_gpu
+def test_what_keeps_a_step_from_being_captured_is_named():
+    """A clone with gradients has backward passes wait for the stream on which it was made."""
+    graph = learnable_graph().to("cuda")
+    sampler = lab.NeighborSampler(graph, [3, 4], device="cuda")
+    model = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2).cuda()
+    step = lab.captured_step(model, torch.optim.Adam(model.parameters(), lr=0.01), sampler)
+    given = batches(sampler, graph, 40, 3)
+    kept = [p.clone() for p in model.parameters()]
+    step(given[0])
+    with pytest.raises(RuntimeError) as caught:
+        step(given[1])
+    chain: BaseException | None = caught.value
+    notes: list[str] = []
+    while chain is not None:
+        notes += getattr(chain, "__notes__", [])
+        chain = chain.__context__
+    assert any("detach it" in note for note in notes) and kept
+
+
+@pytest.mark.gpu
+@pytest.mark.real_gpu
+def test_steps_that_are_there_at_once_share_no_workspace():
+    """cuBLAS has one for each stream that something is captured on: threads that replay two steps would share it."""
+    graph = learnable_graph().to("cuda")
+    sampler = lab.NeighborSampler(graph, [3, 4], device="cuda")
+
+    def made():
+        model = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2).cuda()
+        step = lab.captured_step(model, torch.optim.Adam(model.parameters(), lr=0.01), sampler)
+        for batch in batches(sampler, graph, 40, 3):
+            step(batch)
+        assert step.captures == 1
+        return step
+
+    first, second = made(), made()
+    streams = {step._capturing.cuda_stream for step in (first, second)}
+    assert len(streams) == 2
+    del first
+    gc.collect()
+    assert made()._capturing.cuda_stream in streams, "a stream goes on to the next step"
+
+
+@pytest.mark.gpu
+@pytest.mark.real_gpu
 def test_frozen_layers_stay_as_they_are():
     graph = learnable_graph().to("cuda")
     sampler = lab.NeighborSampler(graph, [3, 4], device="cuda")
@@ -667,7 +712,7 @@ def test_frozen_layers_stay_as_they_are():
     for batch in given[:4]:
         step(batch)
     model.layers[0].requires_grad_(False)
-    frozen, trained = ([p.clone() for p in layer.parameters()] for layer in model.layers)
+    frozen, trained = ([p.detach().clone() for p in layer.parameters()] for layer in model.layers)
     for batch in given[4:]:
         step(batch)
     assert all(map(torch.equal, frozen, model.layers[0].parameters()))

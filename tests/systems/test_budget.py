@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.pipeline import memory
+from gnnsample_lab.pipeline.factored.roles import Split
 from gnnsample_lab.pipeline.memory import NOTHING, GivenBack, Held
-from gnnsample_lab.systems import budget
+from gnnsample_lab.systems import budget, factored
 from gnnsample_lab.systems.features import Sizing, topology_bytes
+from gnnsample_lab.systems.table import find
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 QUICK = {
     "epochs": 1, "fanouts": (3, 4), "hidden": 8, "batch_size": 64, "evaluate": False, "progress": False,
@@ -300,6 +303,29 @@ def test_torch_rounds_inside_and_keeps_its_other_settings(monkeypatch, new, told
         assert said == inside
         raise KeyError
     assert said == inside + after
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_the_trial_of_a_factored_trainer_is_of_the_steps_that_it_will_make(graph, monkeypatch, captured):
+    """A replayed step holds memory of its own beside what it is copied from."""
+    tried: list[Any] = []
+
+    def sized(system: Any, table: Any, *rest: Any) -> tuple[int, int]:
+        tried.append((system.executor, system.captured, rest[-2].pipelined))
+        return len(table) // 2, 7
+
+    monkeypatch.setattr(factored, "_sized", sized)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_: None)
+    trainer: Any = SimpleNamespace(index=1, device="cpu", group=None)
+    given: Any = dict.fromkeys(("cache_ratio", "capacity_bytes", "cache_gb")) | {
+        "budget_gb": 1.0,
+        "batch_size": 8,
+    }
+    split = Split(2, 1, False, pipelined=False)
+    found = factored._ratios(
+        trainer, find("gnnlab"), graph, graph.feat, None, None, given, "cuda", split, Held(), captured
+    )
+    assert tried == [("factored", captured, False)] and found == (0.5, 0.5, 7)
 
 
 def test_torch_takes_these_settings():

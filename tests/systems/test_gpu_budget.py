@@ -43,6 +43,13 @@ def test_what_is_held_is_what_was_taken():
     assert memory.held("cuda").total <= before.total
 
 
+def test_workspaces_are_taken_once_for_a_stream():
+    memory.take_workspaces()
+    before = torch.cuda.memory_allocated()
+    memory.take_workspaces()
+    assert torch.cuda.memory_allocated() == before
+
+
 def test_a_budget_holds_whatever_else_lies_on_the_gpu(wide):
     import cupy
 
