@@ -488,6 +488,7 @@ TABLE: dict[str, Entry] = {
             "completion": choice("paper"),
             "fetch_size": integer(1, 1024),
             "id_map": choice("sort"),
+            "queue": choice("blocks"),
         },
     ),
     "FusedSampler": Entry(

@@ -12,7 +12,7 @@ from gnnsample_lab.checks import choice, flag, num_bytes, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.philox import MAX_DEGREE
 from gnnsample_lab.graph.graph import check_graph
-from gnnsample_lab.sampling.neighbors.spec import COMPLETIONS, check_pick, make_spec
+from gnnsample_lab.sampling.neighbors.spec import COMPLETIONS, QUEUES, check_pick, make_spec
 from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES, QUEUE_STRATEGIES, STRATEGIES
 from gnnsample_lab.sampling.weights import integer_weights
 
@@ -50,11 +50,14 @@ class NeighborSampler(BatchSampler):
             (``strategy="persistent"`` only).
         fetch_size: tasks that a block takes from the queue at a time (persistent strategies). On a GPU it takes up to
             eight times as many, at most 32, where tasks wait, and fewer where few do; as many as said under
-            ``completion="paper"``.
+            ``completion="paper"`` and ``queue="blocks"``.
         id_map: how picks get local ids, a name of ``lab.id_maps()``. The per-hop strategies (``"block-bsp"``,
             ``"edge-bsp"``, ``"turbo-bsp"``) take every map but ``"in-sampler"``, by default DGL's
             ``"insert-count-compact"``; all others relabel while they draw: ``"in-sampler"``. It changes no sample,
             only the order of new vertices within a hop; on the CPU one twin serves all.
+        queue: who serves the queue of ``strategy="persistent"`` on a GPU: ``"teams"``, the threads of a block share
+            several tasks (ours), or ``"blocks"``, a block serves one task at a time, as PGSampler was published
+            (section III), with a test of its end that loses none. It changes no sample.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.
@@ -77,6 +80,7 @@ class NeighborSampler(BatchSampler):
         completion: str = "exact",
         fetch_size: int = 5,
         id_map: str = "auto",
+        queue: str = "teams",
     ) -> None:
         check_graph(graph)
         self.spec = make_spec(fanouts, pick, replace, weighted, expand, seed)
@@ -92,6 +96,10 @@ class NeighborSampler(BatchSampler):
             raise ValueError(
                 f"completion='paper' exists for strategy='persistent' only (got strategy={strategy!r})"
             )
+        if choice("queue", queue, QUEUES) == "blocks" and strategy != "persistent":
+            raise ValueError(
+                f"queue='blocks' exists for strategy='persistent' only (got strategy={strategy!r})"
+            )
         if self.spec.weighted and graph.edge_weight is None:
             raise ValueError("weighted=True needs a graph with edge_weight")
         if scratch_bytes is not None:
@@ -99,6 +107,8 @@ class NeighborSampler(BatchSampler):
         fetch_size, trace = whole("fetch_size", fetch_size, 1, 1024), flag("trace", trace)
         self.id_map = _resolve_id_map(id_map, strategy)
         self.device = runtime.resolve_device(device)
+        if trace and queue == "blocks" and self.device == "cpu":
+            raise ValueError("queue='blocks' has no model that a CPU could replay: trace it on a GPU")
         self.graph = graph if graph.device == self.device else graph.to(self.device)
         if self.graph.max_in_degree > MAX_DEGREE:
             raise ValueError(
@@ -107,11 +117,13 @@ class NeighborSampler(BatchSampler):
         self.strategy = strategy
         self.completion = completion
         self.fetch_size = fetch_size
+        self.queue = queue
         self.trace = trace
         self._weights = integer_weights(self.graph.indptr, self.graph.edge_weight) if weighted else None
         self._engine: Any
         if self.device == "cuda":
             from gnnsample_lab.sampling.neighbors.guide import with_guide
+            from gnnsample_lab.sampling.neighbors.launch import Knobs
 
             from .gpu.run import GpuEngine
 
@@ -119,7 +131,7 @@ class NeighborSampler(BatchSampler):
                 self._weights = with_guide(self.graph, self._weights, scratch_bytes)
             self._engine = GpuEngine(
                 self.graph, self.spec, self._weights, strategy, self.completion, self.fetch_size, self.trace,
-                scratch_bytes, id_map=self.id_map,
+                scratch_bytes, knobs=Knobs(queue_teams=queue == "teams"), id_map=self.id_map,
             )  # fmt: skip
         else:
             self._engine = CpuTables(self.graph.num_nodes)

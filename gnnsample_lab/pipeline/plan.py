@@ -180,6 +180,7 @@ def copies_of(sampler: Any, count: int) -> list[Any]:
             s.graph, spec.fanouts, strategy=s.strategy, pick=spec.pick, weighted=spec.weighted,
             replace=spec.replace, expand=spec.expand, device=s.device, seed=spec.seed, id_map=s.id_map,
             completion=s.completion, fetch_size=s.fetch_size,  # which tasks are lost, under completion="paper"
+            queue=s.queue,
         )
         for _ in range(count - 1)
     ]  # fmt: skip

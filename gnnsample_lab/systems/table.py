@@ -53,6 +53,7 @@ class System:
             is ``"published"``; ``dataclasses.replace(system, index="auto")`` is ours, with the same samples. On a CPU
             it chooses nothing.
         captured: whether training steps are replayed as CUDA graphs (:func:`gnnsample_lab.captured_step`).
+        queue: of ``strategy="persistent"``, who serves it: ``queue`` of :class:`~gnnsample_lab.NeighborSampler`.
         windows: where mini-batches that are sampled ahead, to be put in order, wait: on the ``"device"``, or in
             ``"host"`` memory, each being copied back while the one before it trains. That is one GPU's with the serial
             executor; several ranks put nothing in order and so sample no window ahead, another executor leaves windows
@@ -83,6 +84,7 @@ class System:
     index: str = "published"
     captured: bool = False
     windows: str = "device"
+    queue: str = "teams"
 
     @property
     def has_parts(self) -> bool:
@@ -154,10 +156,10 @@ _ALL = (
     ),
     System(
         name="pgsampler",
-        about="the DGL configuration with PGSampler's persistent kernel: one launch for all hops",
+        about="the DGL configuration with PGSampler's queue as published: one launch for all hops",
         strategy="persistent", pick="reservoir", id_map="in-sampler", sample_device="cuda",
         cache=None, transfer="staged", match="never", reorder=None, kernel="library", executor="thread",
-        source="PGSampler, section III",
+        queue="blocks", source="PGSampler, section III",
     ),
     System(
         name="nextdoor",

@@ -866,9 +866,10 @@ def make_sampler(
         return TreeSampler(
             topology, checked_fanouts(fanouts), batch_size, place, seed, index, count, system.index
         )
+    queue = system.queue if system.strategy == "persistent" else "teams"
     return NeighborSampler(
         topology, fanouts, strategy=system.strategy, pick=pick or system.pick, weighted=weighted, device=place,
-        seed=seed, id_map=system.id_map,
+        seed=seed, id_map=system.id_map, queue=queue,
     )  # fmt: skip
 
 

@@ -34,11 +34,22 @@ def test_cases_stand_beside_one_another(session: Session) -> None:
         for row in (plain, captured):
             assert 0 < row["p10"] <= row["ms"] <= row["p90"] and row["of_kernels"] == row["ms"] / 0.5
             assert row["executor"] == "serial" and row["l2"] == "as left" and row["peak_mb"] >= 0
+        assert captured["first_loss_off"] <= captured["losses_off"] <= step.LATER
+
+
+def test_a_first_loss_is_held_to_more_than_later_ones() -> None:
+    """No update has made a difference grow by then."""
+    assert step.compared("a", [4.0, 3.0], [4.00003, 3.001]) == pytest.approx(
+        {"first_loss_off": 3e-5, "losses_off": 1e-3}, rel=1e-3
+    )
+    for later in ([4.00005, 3.0], [4.0, 3.003], [float("nan"), 3.0]):
+        with pytest.raises(VerificationError, match="losses differ by"):
+            step.compared("a", [4.0, 3.0], later)
 
 
 def test_other_losses_of_captured_steps_are_an_error(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step, "TOLERANCE", -1.0)
-    with pytest.raises(VerificationError, match="losses of captured steps differ"):
+    monkeypatch.setattr(step, "LATER", -1.0)
+    with pytest.raises(VerificationError, match="arxiv-like@0.02, sage: losses differ by"):
         step._steps(session, "arxiv-like@0.02")

@@ -14,6 +14,7 @@ PICKS = ("floyd", "reservoir", "fisher-yates")
 _FISHER_YATES = 5
 EXPANDS = ("frontier", "new")
 COMPLETIONS = ("exact", "paper")
+QUEUES = ("teams", "blocks")
 MAX_HOPS = 15
 MAX_FANOUT = 4096
 

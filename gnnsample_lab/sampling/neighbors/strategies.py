@@ -8,7 +8,8 @@ STRATEGIES: dict[str, str] = {
     "turbo-bsp": "a reconstruction of TurboGNN from one sentence: per hop, shared memory, work balanced beforehand",
     "bsp": "ours, per hop: a warp draws for 32 vertices at once, no host sync between hops",
     "fused-static": "DGL+Fusion: all hops in one launch, one block per task, no balancing between blocks",
-    "persistent": "PGSampler: resident blocks take tasks of all hops from one global queue",
+    "persistent": "PGSampler's queue of all hops' tasks, served by resident teams of threads (ours) or, as published, "
+    "with queue='blocks', by a block a task",
     "persistent-tile": "ours, queue: resident warps take tasks by the dozen and draw for them lane by lane",
     "grid-barrier": "ours, one cooperative launch: a grid barrier between hops instead of a kernel boundary",
     "captured": "ours, one CUDA graph: the kernels of bsp replayed with one launch",

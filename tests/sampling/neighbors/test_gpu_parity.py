@@ -89,6 +89,16 @@ def test_a_block_that_serves_one_task_at_a_time_gives_the_sample_of_the_cpu(conf
         assert gpu_hash(config, "persistent", None, knobs) == expected(config), knobs
 
 
+def test_the_queue_as_published_is_asked_for_by_name():
+    config = FRONTIER[0]
+    given = {"strategy": "persistent", "device": "cuda", "seed": 3}
+    blocks, teams = (
+        NeighborSampler(graph_named(config.graph), [4, 3], queue=queue, **given) for queue in ("blocks", "teams")
+    )
+    assert not blocks._engine.knobs.queue_teams and teams._engine.knobs.queue_teams
+    assert blocks.sample(config.seeds()).canonical() == teams.sample(config.seeds()).canonical()
+
+
 @pytest.mark.parametrize("strategy", GPU_STRATEGIES)
 @pytest.mark.parametrize("config", FRONTIER, ids=lambda c: c.key)
 def test_launch_shapes_and_delays_change_nothing(config, strategy):

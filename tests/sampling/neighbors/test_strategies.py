@@ -113,6 +113,21 @@ def test_the_published_completion_rule_belongs_to_persistent(graph, strategy):
         sampler(graph, strategy, completion="paper")
 
 
+@pytest.mark.parametrize("strategy", [name for name in NAMES if name != "persistent"])
+def test_the_published_queue_belongs_to_persistent(graph, strategy):
+    with pytest.raises(ValueError, match="queue='blocks' exists for strategy='persistent' only"):
+        sampler(graph, strategy, queue="blocks")
+
+
+def test_a_cpu_has_no_model_of_the_published_queue(graph):
+    plain, blocks = (
+        sampler(graph, "persistent", queue=queue).sample([1, 2]) for queue in ("teams", "blocks")
+    )
+    assert plain.canonical() == blocks.canonical()
+    with pytest.raises(ValueError, match="queue='blocks' has no model"):
+        sampler(graph, "persistent", queue="blocks", trace=True)
+
+
 def test_the_reason_says_what_runs(graph):
     assert "CPU twin" in sampler(graph, "bsp").reason and "'bsp'" in sampler(graph, "bsp").reason
     assert CPU_DEFAULT_SCHEDULE in sampler(graph, "auto").reason

@@ -46,18 +46,24 @@ STAGES: dict[str, tuple[str, Stage]] = {
     "arrays of blocks": ("new", lambda batch: [(b.indptr, b.indices) for b in batch.blocks]),
     "blocks, frontier": ("frontier", lambda batch: batch.blocks),
     "to_torch": ("frontier", lambda batch: batch.to_torch()),
+    "to_torch, read": ("frontier", lambda batch: _read(batch.to_torch())),
     "to_torch with x": ("frontier", lambda batch: _with_x(batch.to_torch())),
     "to_torch, extracted": ("frontier", lambda batch: batch.to_torch()),
     "to_pyg": ("new", lambda batch: batch.to_pyg()),
     "to_pyg with x": ("new", lambda batch: batch.to_pyg()),
 }
-"""Name -> the sampler's ``expand``, and what is done with a mini-batch. "with x": rows of the graph's features, too.
+"""Name -> the sampler's ``expand``, and what is done with a mini-batch. Blocks and tensors are made when they are read:
+"arrays of blocks" and "read" do so with all that a model needs. "with x": rows of the graph's features, too.
 "extracted": rows by a cache that holds all of them."""
 FEATURES = 100
 
 
 def _with_x(tensors: Any) -> Any:
     return tensors, tensors.x
+
+
+def _read(tensors: Any) -> Any:
+    return tensors.node_ids, tensors.seeds, [block.edge_index for block in tensors.blocks]
 
 
 def ready(session: Session) -> dict[str, Any]:
@@ -75,7 +81,10 @@ def ready(session: Session) -> dict[str, Any]:
     names = LOADED[:1] if session.quick else LOADED
     for name in names:
         for with_x in (False, True):
-            rows.append(session.piece((name, with_x), functools.partial(_loader_row, session, name, with_x)))
+            loader = functools.partial(
+                _loader_row, session, name, with_x, host_us, constants["l2_latency_ns"]
+            )
+            rows.append(session.piece((name, with_x), loader))
     return {
         "settings": {
             "us": "wall time of a mini-batch: of a call, over the mini-batches of the call",
@@ -84,7 +93,8 @@ def ready(session: Session) -> dict[str, Any]:
             "of a copy on the device",
             "latency_us": "the dependent accesses of all hops, vertex, bounds and neighbour in each, where a cache "
             "serves them; host_us: to launch a CUDA graph of one kernel that reads 16 bytes, and to wait for it; both "
-            "of a call, over its mini-batches",
+            "of a call, over its mini-batches. Of the loader, which samples ahead: of a launch, over the mini-batches "
+            "that share it",
             "constants": constants,
             "x_over_bound": f"what {FEATURES} features take beyond the row without them, over reading and writing "
             "their rows at the speed of a copy",
@@ -202,7 +212,18 @@ def _row(
     return row
 
 
-def _loader_row(session: Session, name: str, with_x: bool) -> dict[str, Any]:
+def _bytes_of(data: Any) -> int:
+    """Least bytes that a mini-batch of PyG's moves: a sector for each expanded vertex and each pick, its tensors once,
+    its rows twice."""
+    expanded = sum(data.num_sampled_nodes[:-1])
+    tensors = sum(value.nbytes for _, value in data if hasattr(value, "nbytes") and hasattr(value, "device"))
+    rows = 0 if getattr(data, "x", None) is None else data.x.nbytes
+    return int(bound.SECTOR * (expanded + data.edge_index.shape[1]) + tensors + rows)
+
+
+def _loader_row(
+    session: Session, name: str, with_x: bool, host_us: float, l2_latency_ns: float
+) -> dict[str, Any]:
     import torch
 
     from gnnsample_lab.pyg import NeighborLoader
@@ -242,9 +263,13 @@ def _loader_row(session: Session, name: str, with_x: bool) -> dict[str, Any]:
     }  # fmt: skip
     busy = timing.busy_us(epoch, 1)
     row["busy_us"] = None if busy is None else busy / batches
-    if with_x:
-        row["bound_us"] = least_us = 2 * batch.x.nbytes / copy_bandwidth_gbps() / 1e3
-        bound.refuse_undercut(f"{name}, NeighborLoader", least_us, [found["us"]])
+    waves = loader.node_sampler.sampler._engine.waves.values()
+    together = max(of.settled(batches) or of.begin for of in waves)
+    row |= {
+        "latency_us": bound.chain_us(len(common.FANOUTS), l2_latency_ns) / together, "host_us": host_us / together,
+        "bound_us": _bytes_of(batch) / copy_bandwidth_gbps() / 1e3,
+    }  # fmt: skip
+    bound.refuse_undercut(f"{name}, NeighborLoader {row['stage']}", row["bound_us"], [found["us"]])
     session.say(
         f"{name}, NeighborLoader {row['stage']}: {row['us']:.0f} us a batch on {runtime.device_name()}"
     )
