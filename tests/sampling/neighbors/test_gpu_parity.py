@@ -93,7 +93,8 @@ def test_the_queue_as_published_is_asked_for_by_name():
     config = FRONTIER[0]
     given = {"strategy": "persistent", "device": "cuda", "seed": 3}
     blocks, teams = (
-        NeighborSampler(graph_named(config.graph), [4, 3], queue=queue, **given) for queue in ("blocks", "teams")
+        NeighborSampler(graph_named(config.graph), [4, 3], queue=queue, **given)
+        for queue in ("blocks", "teams")
     )
     assert not blocks._engine.knobs.queue_teams and teams._engine.knobs.queue_teams
     assert blocks.sample(config.seeds()).canonical() == teams.sample(config.seeds()).canonical()
