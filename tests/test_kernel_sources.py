@@ -90,7 +90,7 @@ def test_a_flag_for_the_host_is_written_by_the_thread_that_has_just_fenced():
                 assert re.search(r"\*\(volatile i64\*\)\S.* = (?:\w+\.)?(?:flag|tag);", lines[number + 1]), (
                     path.name
                 )
-    assert fences == 6
+    assert fences == 7
 
 
 def test_totals_of_all_lanes_are_met_before_the_fence():

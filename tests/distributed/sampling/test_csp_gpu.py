@@ -28,7 +28,6 @@ from tests.distributed.sampling.test_direct_gpu import (
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60)]
 
-METHODS = {"csp": "exact", "csp-async": "one_by_one", "pull": "pull"}
 CASES = [(method, rule) for method in ("csp", "pull") for rule in RULES]
 """``csp-async`` launches the kernels of ``csp``."""
 CASES += [("csp-async", rule) for rule in (PLAIN, WEIGHTED)]
@@ -95,6 +94,15 @@ def ranks_of(
     return cut, cores
 
 
+def ways_of(method: str, cores: list[Any]) -> list[Callable[..., Any]]:
+    """What makes the steps of a mini-batch, by rank."""
+    if method == "pull":
+        from gnnsample_lab.distributed.sampling.gpu.csp_pull import PullCore
+
+        return [PullCore(core).steps for core in cores]
+    return [core.exact if method == "csp" else core.one_by_one for core in cores]
+
+
 def slices(seeds: np.ndarray, parts: int) -> list[np.ndarray]:
     return [seeds[p * seeds.size // parts : (p + 1) * seeds.size // parts] for p in range(parts)]
 
@@ -115,7 +123,8 @@ def test_every_configuration(method: str, rule: dict[str, Any]) -> None:
         for parts in (1, 3) if method == "csp" else (3,):
             cut, cores = ranks_of(graph, sampler.spec, parts, hosts_tell=checked % 2 == 0)
             given = slices(config.seeds(), parts)
-            steps = [getattr(c, METHODS[method])(s, config.batch_id, p) for c, s, p in zip(cores, given, cut)]
+            ways = ways_of(method, cores)
+            steps = [way(s, config.batch_id, p) for way, s, p in zip(ways, given, cut)]
             check(graph, sampler, in_step(steps), given, config.batch_id)
         checked += 1
     assert checked == 24
@@ -133,11 +142,11 @@ def test_wide_ids(method: str, rule: dict[str, Any], fanouts: list[int]) -> None
     wide = replace_indices(drawn_graph("hubs"))
     sampler = lab.NeighborSampler(wide, fanouts, device="cpu", seed=5, **rule)
     cut, cores = ranks_of(wide, sampler.spec, 4, hosts_tell=True)
+    ways = ways_of(method, cores)
     for batch_id in (40, 41):
         given = slices(np.arange(batch_id, 6000, 197), 4)
         given[2] = given[2][:0]  # a rank without seeds serves the others
-        steps = [getattr(c, METHODS[method])(s, batch_id, p) for c, s, p in zip(cores, given, cut)]
-        found = in_step(steps)
+        found = in_step([way(s, batch_id, p) for way, s, p in zip(ways, given, cut)])
         check(wide, sampler, found, given, batch_id)
         assert found[0].node_ids.dtype == np.int64
 

@@ -24,6 +24,7 @@ from gnnsample_lab.sampling.neighbors.plan import PLAN
 
 STRUCTS = {
     "Route": packing.ROUTE, "Tasks": packing.TASKS, "Ragged": packing.RAGGED, "Replies": packing.REPLIES,
+    "Asked": packing.ASKED, "Sums": packing.SUMS,
 }  # fmt: skip
 
 

@@ -7,6 +7,10 @@
 #define MAX_PEERS 64
 #define CSP_THREADS 256
 
+#define REPORT_LEVEL 1   // words of a report: [0] tag, written last; [1] vertices of the frontier; [2] status;
+#define REPORT_STATUS 2  // from [8] on rows for each peer, from [8 + MAX_PEERS] on rows from each peer; or entries
+#define REPORT_SENT 8
+
 // A reply holds what the owner tells of the rows that one rank asked for, in three pieces that begin at multiples of 16
 // bytes: a head for each row; `stride` neighbours for each row; for weighted rules their slots. A head is the length of
 // the row's list, from which its picks and, because draws are keyed, their slots follow. For weighted rules it is the

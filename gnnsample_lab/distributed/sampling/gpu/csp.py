@@ -1,4 +1,6 @@
-"""``pull``, ``csp``, ``csp-async`` and ``csp-fixed`` on GPU ranks: the steps of :mod:`.csp_core` over NCCL.
+"""``pull``, ``csp``, ``csp-async`` and ``csp-fixed`` on GPU ranks: steps over NCCL.
+
+Steps are those of :mod:`.csp_core`, :mod:`.csp_pull` and :mod:`.csp_fixed`.
 
 Exchanges of a hop, as published (DSP, section 4.1), between which ranks wait for each other:
 
@@ -38,6 +40,7 @@ from ..traffic import Traffic
 from .csp_core import Core, DevicePart, Moved, Reduce, Steps, Swap, Told
 from .csp_fixed import FixedCore
 from .csp_kernels import reply_bytes
+from .csp_pull import PullCore
 
 _WAITING_CALLS = 64
 """Calls that are counted together, unless somebody asks earlier."""
@@ -94,9 +97,10 @@ class CspEngine:
             limit = -int(self.exchange.max("flags", np.array([-self.core.scratch_limit]))[0])
             self.fixed = FixedCore(self.core, limit, lambda values: self.exchange.max("flags", values))
         self._calls: list[_Call] = []  # whose mini-batches are not counted yet
-        self._steps = {"pull": self.core.pull, "csp-async": self.core.one_by_one}.get(
-            setup.method, self.core.exact
-        )
+        if setup.method == "pull":
+            self._steps = PullCore(self.core).steps
+        else:
+            self._steps = self.core.one_by_one if setup.method == "csp-async" else self.core.exact
 
     def _core(self, part: DevicePart) -> Core:
         core = Core(part, self.spec, self.setup.scratch_bytes)

@@ -304,7 +304,7 @@ class Core:
         cupy.cuda.get_current_stream().synchronize()  # the first call may be on another stream
         self.flag = Buffer(np.int32).room(1)
         self._route, self._tasks = Argument(*ROUTE), Argument(*TASKS)
-        self._ragged, self._replies = Argument(*RAGGED), Argument(*REPLIES)
+        self.ragged, self._replies = Argument(*RAGGED), Argument(*REPLIES)
         self._report_memory, words = pinned_words(REPORT_WORDS)
         self._report_view: Any = memoryview(words)  # type: ignore[arg-type]
         self._notes_memory, self.notes = pinned_words(self.state_words)
@@ -323,7 +323,7 @@ class Core:
         self.others = [p for p in range(parts) if p != self.me]
         self.send_caps: list[int] = []
         self.moved = Moved(hops, parts)
-        self._served = [[0] * parts] * hops  # by hop, as `Moved.served`
+        self.served = [[0] * parts] * hops  # by hop, as `Moved.served`
         self.notes_asked = False  # whether the ids that this rank draws for are kept, for :meth:`asked`
         self._asked = [(Buffer(ids, self.turns), 0) for _ in range(hops)]
         self.wide_amounts = False  # whether integer weights need more than 32 bits, alike on all ranks
@@ -340,17 +340,16 @@ class Core:
 
     def exact(self, seeds: np.ndarray, batch_id: int, graph: Any) -> Steps:
         """``csp``: messages have exactly the sizes that they need; the host reads once a hop."""
-        return self._steps(seeds, batch_id, graph, self.hop)
+        return self.steps(seeds, batch_id, graph, self.hop)
 
     def one_by_one(self, seeds: np.ndarray, batch_id: int, graph: Any) -> Steps:
         """``csp-async``: each request is sent, drawn and answered by itself; no rank waits for all others."""
-        return self._steps(seeds, batch_id, graph, self.hop_one_by_one)
+        return self.steps(seeds, batch_id, graph, self.hop_one_by_one)
 
-    def pull(self, seeds: np.ndarray, batch_id: int, graph: Any) -> Steps:
-        """``pull``: lists come whole, and are drawn from here."""
-        return self._steps(seeds, batch_id, graph, self.hop_pull)
-
-    def _steps(self, seeds: np.ndarray, batch_id: int, graph: Any, hop_of: Any) -> Steps:
+    def steps(
+        self, seeds: np.ndarray, batch_id: int, graph: Any, hop_of: Callable[[Workspace, int], Steps]
+    ) -> Steps:
+        """A mini-batch, whose hops are those of ``hop_of``."""
         ws = self.workspace(int(seeds.size))
         self._kept.clear()
         self.moved = Moved(self.spec.num_hops, self.parts)
@@ -366,7 +365,7 @@ class Core:
                 f"collective sampling failed with status {status}: other work on the GPU has overwritten its memory"
             )
         batch = self.emit(ws, seeds, batch_id, graph)
-        self.moved.served[:] = self._served
+        self.moved.served[:] = self.served
         return batch
 
     def workspace(self, num_seeds: int) -> Workspace:
@@ -539,11 +538,21 @@ class Core:
         self._poll(view, 0, tag)
         if view[2]:
             raise RuntimeError(f"collective sampling failed with status {view[2]} before hop {hop}")
-        at = REPORT_SENT
-        sent = view[at : at + self.parts].tolist()
-        got = view[at + MAX_PEERS : at + MAX_PEERS + self.parts].tolist()
+        sent, got = self._by_rank()
         got[self.me] = 0
         return view[1], sent, got
+
+    def read_sums(self, tag: int) -> tuple[list[int], list[int]]:
+        """Wait for the report of an ``add_up``, which has the tag: sums at the ends of each rank's values."""
+        self._poll(self._report_view, 0, tag)
+        return self._by_rank()
+
+    def _by_rank(self) -> tuple[list[int], list[int]]:
+        """What a report has for each rank, twice."""
+        view, at = self._report_view, REPORT_SENT
+        sent: list[int] = view[at : at + self.parts].tolist()
+        got: list[int] = view[at + MAX_PEERS : at + MAX_PEERS + self.parts].tolist()
+        return sent, got
 
     def sizes(self, ws: Workspace, hop: int) -> Generator[Any, None, tuple[int, list[int], list[int]]]:
         """Buckets of a hop, and the exchange of their sizes; returns what :meth:`report` does."""
@@ -577,34 +586,37 @@ class Core:
         self, ws: Workspace, hop: int, rows: Sequence[int], begins: Sequence[int], replies: int,
         reply_at: Sequence[int], own_reply: int, *, seen: int = 0, pulled: Any = None,
     ) -> None:  # fmt: skip
-        """Draw for all ranks into replies; ``rows`` and ``begins`` as in the kernel's ``Tasks``."""
+        """Draw for all ranks into replies; ``rows`` and ``begins`` as in the kernel's ``Tasks``.
+
+        With ``pulled``, as :meth:`pack_tasks` takes it, from lists that came.
+        """
         stride = self.strides[hop]
-        self._pack_tasks(hop, rows, begins, replies, reply_at, own_reply, seen, pulled, stride)
+        self.pack_tasks(hop, rows, begins, replies, reply_at, own_reply, seen, pulled, stride)
         warps, key = 8 if self.id_bytes == 4 else 4, ("draw", hop, bool(pulled))
         launch = self._launches.get(key)
         if launch is None:
-            # The warp counts which fetched weights are positive.
-            kmax = 0 if pulled and self.spec.weighted else kmax_of(stride)
-            kernel = self.modules.draw("draw", kmax, bool(pulled))
+            kernel = self.modules.draw("draw", kmax_of(stride), bool(pulled))
             launch = Launch(kernel, warps * 32, ws.job, self._tasks.memory, self._hops[hop : hop + 1])
             self._launches[key] = launch
-        launch(self._stream, *self._grid(max(rows), warps))
+        launch(self._stream, *self.grid(max(rows), warps))
 
-    def _pack_tasks(
+    def pack_tasks(
         self, hop: int, rows: Sequence[int], begins: Sequence[int], replies: int, reply_at: Sequence[int],
         own_reply: int, seen: int, pulled: Any, stride: int,
     ) -> Any:  # fmt: skip
-        part, ids = self.part, self.requests.ptr
+        """The argument of draws; ``pulled``: addresses of fetched lists' offsets, their entries and their sums."""
+        part, ids, apart = self.part, self.requests.ptr, 0
         offsets = lists = sums = 0
-        if pulled is not None:
-            ids, offsets, lists, sums = pulled
+        if pulled is not None:  # buckets of equal room
+            ids, apart = self.send.ptr, self.send_caps[0]
+            offsets, lists, sums = pulled
         own_ids = self.send.ptr + self.send_at[self.me] * self.id_bytes
         return self._tasks.pack(
-            (ids, own_ids, replies, own_reply, part.new_of_ptr, part.lower, offsets, lists, sums, seen,
+            (ids, own_ids, replies, own_reply, part.new_of_ptr, part.lower, offsets, lists, sums, apart, seen,
              self.state_at(hop, 2), self.me, self.spec.fanouts[hop], stride), begins, rows, reply_at,
         )  # fmt: skip
 
-    def _grid(self, rows: int, warps: int) -> tuple[int, int]:
+    def grid(self, rows: int, warps: int) -> tuple[int, int]:
         most = max(1, _BLOCKS_PER_SM * self.sms // self.parts)
         return max(1, min(most, -(-rows // warps))), self.parts
 
@@ -676,7 +688,7 @@ class Core:
         n, sent, got = yield from self.sizes(ws, hop)
         give, take, begins = self.request_ranges(sent, got)
         yield Swap(self.send, self.requests, give, take)  # what follows is prepared while ids are under way
-        self._served[hop] = got
+        self.served[hop] = got
         rows = list(got)
         rows[self.me] = sent[self.me]
         self.note_asked(hop, rows, begins)
@@ -696,13 +708,13 @@ class Core:
 
         rows = list(got)
         rows[self.me] = sent[self.me]
-        (give, _), (take, taken_at) = _packed(got), _packed(sent)
-        heads_out, heads = self._fresh(np.int32, sum(got)), self._fresh(np.int32, sum(sent))
+        (give, _), (take, taken_at) = packed(got), packed(sent)
+        heads_out, heads = self.fresh(np.int32, sum(got)), self.fresh(np.int32, sum(sent))
         own = taken_at[self.me]
-        tasks = self._pack_tasks(hop, rows, begins, 0, (), 0, 0, None, 0)
-        ragged = self._ragged.pack((heads_out.ptr, heads.ptr + 4 * own, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+        tasks = self.pack_tasks(hop, rows, begins, 0, (), 0, 0, None, 0)
+        ragged = self.ragged.pack((heads_out.ptr, heads.ptr + 4 * own, 0, 0, 0, 0, 0, 0))
         warps = 8 if self.id_bytes == 4 else 4
-        grid = self._grid(max(rows), warps)
+        grid = self.grid(max(rows), warps)
         self.modules.draw("count_tasks", 0)(grid, (warps * 32,), (ws.args, tasks, ragged))
         take[self.me] = (0, 0)
         yield Swap(heads_out, heads, give, take)
@@ -710,12 +722,12 @@ class Core:
         offsets_out, offsets = offsets_of(heads_out.array[: sum(got)]), offsets_of(heads.array[: sum(sent)])
         ends_out, ends = _at_ends(offsets_out, got), _at_ends(offsets, sent)
         neighbors_out, slots_out = (
-            self._fresh(t, ends_out[-1][1]) for t in (self.part.indices.dtype, np.int32)
+            self.fresh(t, ends_out[-1][1]) for t in (self.part.indices.dtype, np.int32)
         )
-        neighbors, slots = (self._fresh(t, ends[-1][1]) for t in (self.part.indices.dtype, np.int32))
-        ragged = self._ragged.pack(
+        neighbors, slots = (self.fresh(t, ends[-1][1]) for t in (self.part.indices.dtype, np.int32))
+        ragged = self.ragged.pack(
             (0, 0, offsets_out.data.ptr, offsets.data.ptr + 8 * own, neighbors_out.ptr, slots_out.ptr, neighbors.ptr,
-             slots.ptr, 0, 0, 0),
+             slots.ptr),
         )  # fmt: skip
         self.modules.draw("draw_ragged", 0)(grid, (warps * 32,), (ws.args, tasks, ragged, np.int32(hop)))
         ends[self.me] = (0, 0)
@@ -724,19 +736,20 @@ class Core:
             yield Swap(slots_out, slots, ends_out, ends)
         self.moved.ragged[hop] = True
         self._note_given(hop, ends_out)
-        self._merge_ragged(ws, hop, n, taken_at, sent, offsets, heads, neighbors, slots)
+        self.merge_ragged(ws, hop, n, taken_at, sent, offsets.data.ptr, heads, neighbors, slots)
         self._kept += [offsets_out, offsets, cupy]
 
-    def _merge_ragged(
-        self, ws: Workspace, hop: int, n: int, taken_at: list[int], sent: list[int], offsets: Any, heads: Buffer,
-        neighbors: Buffer, slots: Buffer,
+    def merge_ragged(
+        self, ws: Workspace, hop: int, n: int, taken_at: Sequence[int], sent: Sequence[int], offsets: int,
+        heads: Buffer, neighbors: Buffer, slots: Buffer,
     ) -> None:  # fmt: skip
+        """Merge rows of any length; ``offsets``: the address of where each one's picks begin."""
         entry = ws.plan["hops"][0, hop]
         # Arguments are copied at a launch: from here on kernels see the new arrays.
         entry["neighbors"], entry["slots"] = neighbors.ptr, slots.ptr
-        self.merge(ws, hop, n, taken_at, sent, offsets=offsets.data.ptr, heads=heads.ptr)
+        self.merge(ws, hop, n, taken_at, sent, offsets=offsets, heads=heads.ptr)
 
-    def _fresh(self, dtype: Any, entries: int) -> Buffer:
+    def fresh(self, dtype: Any, entries: int) -> Buffer:
         """A buffer for this mini-batch alone."""
         made = Buffer(dtype).room(entries)
         self._kept.append(made)
@@ -765,7 +778,7 @@ class Core:
             yield Told(sent, (), none)
         served = [0] * self.parts
         bytes_in = [self.reply_size(hop, m) for m in sent]
-        _, taken_at = _packed(bytes_in)
+        _, taken_at = packed(bytes_in)
         self.back.room(sum(bytes_in))
         for step in range(self.parts):
             to, source = (self.me + step) % self.parts, (self.me - step) % self.parts
@@ -795,105 +808,12 @@ class Core:
             take = [(taken_at[to], taken_at[to] + mine)] * self.parts
             yield Swap(self.replies, self.back, [(0, nbytes)] * self.parts, take, (source, to))
             self.merge(ws, hop, n, taken_at, sent, only=to)
-        self._served[hop] = served
-
-    # ---- pull -------------------------------------------------------------------------------------------------
-
-    def hop_pull(self, ws: Workspace, hop: int) -> Steps:
-        """One hop whose remote lists are fetched whole: sizes, ids, lengths, lists; the host reads twice."""
-        import cupy
-
-        n, sent, got = yield from self.sizes(ws, hop)
-        give, take, begins = self.request_ranges(sent, got)
-        yield Swap(self.send, self.requests, give, take)
-        self._served[hop] = got
-        remote = list(sent)
-        remote[self.me] = 0
-        lengths_out, lengths = self._fresh(np.int32, sum(got)), self._fresh(np.int32, sum(remote))
-        tasks = self._pack_tasks(hop, got, begins, 0, (), 0, 0, None, 0)
-        warps = 8 if self.id_bytes == 4 else 4
-        grid, block = self._grid(max(got), warps), (warps * 32,)
-        ragged = self._ragged.pack((lengths_out.ptr, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0))
-        self.modules.draw("count_tasks", 0)(grid, block, (ws.args, tasks, ragged))
-        (give, _), (take, taken_at) = _packed(got), _packed(remote)
-        yield Swap(lengths_out, lengths, give, take)
-        offsets_out, offsets = (
-            offsets_of(lengths_out.array[: sum(got)]),
-            offsets_of(lengths.array[: sum(remote)]),
-        )
-        ends_out, ends = _at_ends(offsets_out, got), _at_ends(offsets, remote)
-        ids, amounts = self.part.indices.dtype, np.uint64 if self.wide_amounts else np.uint32
-        lists_out, lists = self._fresh(ids, ends_out[-1][1]), self._fresh(ids, ends[-1][1])
-        sums_out = self._fresh(amounts, ends_out[-1][1] if self.spec.weighted else 0)
-        ragged = self._ragged.pack(
-            (0, 0, offsets_out.data.ptr, 0, lists_out.ptr, 0, 0, 0, sums_out.ptr, 0, int(self.wide_amounts))
-        )
-        self.modules.draw("copy_lists", 0)(grid, block, (ws.args, tasks, ragged))
-        yield Swap(lists_out, lists, ends_out, ends)
-        sums: Any = 0
-        if self.spec.weighted:
-            fetched = self._fresh(amounts, ends[-1][1])
-            yield Swap(sums_out, fetched, ends_out, ends)
-            summed = cupy.zeros(ends[-1][1] + 1, np.uint64)
-            cupy.cumsum(fetched.array[: ends[-1][1]], dtype=np.uint64, out=summed[1:])
-            self._kept.append(summed)
-            sums = summed.data.ptr
-        self.moved.lists_in[hop] = [end - begin for begin, end in ends]
-        self.moved.lists_out[hop] = [end - begin for begin, end in ends_out]
-        asked = self._fresh(ids, sum(remote))  # requests without gaps, as the lists lie
-        for p, count in enumerate(remote):
-            if count:
-                begin = self.send_at[p]
-                asked.array[taken_at[p] : taken_at[p] + count] = self.send.array[begin : begin + count]
-        pulled = (asked.ptr, offsets.data.ptr, lists.ptr, sums)
-        self._kept += [offsets_out, offsets]
-        if self.strides[hop]:
-            _, at = _packed([self.reply_size(hop, m) for m in sent])
-            self.back.room(at[-1] + self.reply_size(hop, sent[-1]))
-            self.draw(ws, hop, sent, taken_at, self.back.ptr, at, self.back.ptr + at[self.me], pulled=pulled)
-            self.merge(ws, hop, n, at, sent)
-            return
-        # All neighbours: fetched lists, and own ones, which are drawn as every list is.
-        tasks = self._pack_tasks(hop, sent, taken_at, 0, (), 0, 0, pulled, 0)
-        total = sum(sent)
-        heads = self._fresh(np.int32, total)
-        _, at = _packed(sent)
-        grid = self._grid(max(sent), warps)
-        counts = self._fresh(np.int32, sum(remote))
-        ragged = self._ragged.pack((counts.ptr, heads.ptr + 4 * at[self.me], 0, 0, 0, 0, 0, 0, 0, 0, 0))
-        self.modules.draw("count_tasks", 0, True)(grid, block, (ws.args, tasks, ragged))
-        for p, count in enumerate(remote):
-            if count:
-                heads.array[at[p] : at[p] + count] = counts.array[taken_at[p] : taken_at[p] + count]
-        offsets = offsets_of(heads.array[:total])
-        picks = int(offsets[-1])
-        neighbors, slots = self._fresh(ids, picks), self._fresh(np.int32, picks)
-        # Offsets of remote rows without the own ones between them.
-        apart = cupy.empty(max(1, sum(remote)), np.int64)
-        for p, count in enumerate(remote):
-            apart[taken_at[p] : taken_at[p] + count] = offsets[at[p] : at[p] + count]
-        ragged = self._ragged.pack(
-            (0, 0, apart.data.ptr, offsets.data.ptr + 8 * at[self.me], neighbors.ptr, slots.ptr, neighbors.ptr,
-             slots.ptr, 0, 0, 0)
-        )  # fmt: skip
-        self.modules.draw("draw_ragged", 0, True)(grid, block, (ws.args, tasks, ragged, np.int32(hop)))
-        self.moved.ragged[hop] = True
-        self._kept += [apart, offsets]
-        self._merge_ragged(ws, hop, n, at, sent, offsets, heads, neighbors, slots)
+        self.served[hop] = served
 
 
 def _bucket_tag(ws: Workspace, hop: int) -> int:
     """Tag of the report of ``bucket``."""
     return ws.last_base << 8 | (hop + 1)
-
-
-def _packed(counts: Sequence[int]) -> tuple[list[Any], list[int]]:
-    """``(begin, end)`` of consecutive pieces of ``counts[p]`` entries, and the begins alone."""
-    ranges, end = [], 0
-    for count in counts:
-        ranges.append((end, end + count))
-        end += count
-    return ranges, [begin for begin, _ in ranges]
 
 
 def _at_ends(offsets: Any, rows: Sequence[int]) -> list[Any]:
@@ -903,6 +823,15 @@ def _at_ends(offsets: Any, rows: Sequence[int]) -> list[Any]:
     ends = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
     found = offsets[cupy.asarray(ends)].get().tolist()
     return [(begin, end) for begin, end in pairwise(found)]
+
+
+def packed(counts: Sequence[int]) -> tuple[list[Any], list[int]]:
+    """``(begin, end)`` of consecutive pieces of ``counts[p]`` entries, and the begins alone."""
+    ranges, end = [], 0
+    for count in counts:
+        ranges.append((end, end + count))
+        end += count
+    return ranges, [begin for begin, _ in ranges]
 
 
 def empty_batch(ids: Any, spec: SampleSpec, batch_id: int, graph: Any) -> MiniBatch:

@@ -6,7 +6,6 @@
 //
 //   draw, draw_ragged    a lane per row up to KMAX picks, else a warp per row
 //   count_tasks          ragged: picks of each row
-//   copy_lists           PULLED=0: whole lists and their weights for a rank that pulls them
 //
 // Shapes: grid (blocks, ranks). Bound: as sampling/neighbors/hops/expand.cuh, with one more dependent read per row; lists
 // in host memory by PCIe, a request of 50 bytes for each sector.
@@ -20,30 +19,45 @@
 #define DRAW_WARPS (sizeof(ID_T) == 4 ? 8 : 4)
 
 struct Tasks {
-    const ID_T* ids;      // requests of other ranks
+    const ID_T* ids;      // requests of other ranks; PULLED: to them, as `send` has them
     const ID_T* own_ids;  // those of this rank to itself
     char* replies;
     char* own_reply;
     const ID_T* new_of;
     i64 lower;            // new id of the part's first vertex
-    const i64* offsets;   // PULLED: [row + 1] where each fetched list begins; rows are packed rank after rank
+    const i64* offsets;   // PULLED: [row + 1] where each fetched list begins; own rows, among them, have none
     const ID_T* lists;    // PULLED: fetched lists
     const u64* sums;      // PULLED and weighted: prefix sums of their weights
+    u64 apart;            // PULLED: from the ids for a rank to those for the next
     u64* seen;            // [rank] requests that came; null where the host knows
     u64* given;           // [rank] picks for each rank are added
     int self;
     int fanout;
     u64 stride;
-    u64 begin[MAX_PEERS];     // where the requests of a rank begin in `ids`, and its rows among all rows
+    u64 begin[MAX_PEERS];     // a rank's first row among all rows, and where its requests begin in `ids`
     u64 rows[MAX_PEERS];      // requests of a rank; with fixed capacities the most, and ids below 0 fill the rest
     u64 reply_at[MAX_PEERS];  // bytes
 };
-static_assert(sizeof(Tasks) == 1640, "csp_kernels.py packs the same structure");
+static_assert(sizeof(Tasks) == 1648, "csp_kernels.py packs the same structure");
 
 struct Task {
     Row row;
     Plan source;  // the arrays that the row refers to; only those that draw.cuh reads are set
 };
+
+#if PULLED && RULE >= 3
+// How many weights of a fetched list are positive; counting stops when they are `enough`, which no draw asks beyond. So
+// their owner need not tell: after a few entries of most lists it is known.
+template <bool warp> __device__ __forceinline__ int positive(const u64* sums, int degree, int enough) {
+    int found = 0;
+    for (int first = 0; first < degree && found < enough; first += warp ? 32 : 1) {
+        const int j = first + (warp ? (int)lab_lane() : 0);
+        const bool is = j < degree && __ldg(sums + j + 1) > __ldg(sums + j);
+        found += warp ? __popc(__ballot_sync(0xFFFFFFFFu, is)) : is;
+    }
+    return found;
+}
+#endif
 
 // `warp`: all lanes ask for the same row and may share the work.
 template <bool warp> __device__ __forceinline__ Task task_of(const Plan& p, const Tasks& t, int rank, u64 i, ID_T v) {
@@ -52,7 +66,7 @@ template <bool warp> __device__ __forceinline__ Task task_of(const Plan& p, cons
     task.source.guide = nullptr;  // lists of parts have none
 #if PULLED
     if (rank != t.self) {
-        const u64 packed = t.begin[rank] + i;  // the own rank's rows, which have no fetched lists, count among them
+        const u64 packed = t.begin[rank] + i;
         Row& row = task.row;
         row.start = t.offsets[packed];
         row.degree = (int)(t.offsets[packed + 1] - row.start);
@@ -64,12 +78,9 @@ template <bool warp> __device__ __forceinline__ Task task_of(const Plan& p, cons
 #endif
         int choice = row.degree;
 #if RULE >= 3
-        choice = 0;
-        const u64* sums = task.source.prefix + row.start;
-        for (int j = warp ? lab_lane() : 0; j < row.degree; j += warp ? 32 : 1) choice += sums[j + 1] > sums[j];
-        if (warp)
-#pragma unroll
-            for (int apart = 16; apart; apart >>= 1) choice += __shfl_xor_sync(0xFFFFFFFFu, choice, apart);
+        const u64* sums = t.sums + row.start;
+        if (t.fanout >= 0 && RULE == 4) choice = row.degree && __ldg(sums + row.degree) > __ldg(sums);
+        else choice = positive<warp>(sums, row.degree, t.fanout < 0 ? row.degree : t.fanout);
 #endif
 #if RULE == 2 || RULE == 4
         row.count = t.fanout < 0 ? choice : (choice > 0 ? t.fanout : 0);
@@ -110,7 +121,7 @@ __device__ __forceinline__ void add_given(const Tasks& t, int rank, u32 picks) {
 }
 
 __device__ __forceinline__ const ID_T* requests_of(const Tasks& t, int rank) {
-    return rank == t.self ? t.own_ids : t.ids + t.begin[rank];
+    return rank == t.self ? t.own_ids : t.ids + (PULLED ? rank * t.apart : t.begin[rank]);
 }
 
 // Fixed capacities: requests fill the front of a message, and the last of them says how many they are.
@@ -212,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) draw(const __grid_
 
 // Where results of ragged rows go: those for this rank itself, and those for the others.
 struct Ragged {
-    int* counts;            // of other ranks' rows, packed rank after rank without this rank
+    int* counts;            // of other ranks' rows, rank after rank
     int* own_counts;
     const i64* offsets;     // their exclusive scans
     const i64* own_offsets;
@@ -220,13 +231,10 @@ struct Ragged {
     int* slots;
     ID_T* own_neighbors;
     int* own_slots;
-    void* amounts;          // copy_lists, weighted: the weights of other ranks' lists as integers
-    int degrees;            // count all entries of a list, whatever the rule
-    int wide;               // amounts have 64 bits, else 32
 };
-static_assert(sizeof(Ragged) == 80, "csp_kernels.py packs the same structure");
+static_assert(sizeof(Ragged) == 64, "csp_kernels.py packs the same structure");
 
-// Picks of each row, or list entries. Warp per row.
+// Picks of each row. Warp per row.
 extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) count_tasks(const __grid_constant__ Plan p,
                                                                           const __grid_constant__ Tasks t,
                                                                           const __grid_constant__ Ragged g) {
@@ -235,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) count_tasks(const 
     int* counts = rank == t.self ? g.own_counts : g.counts + t.begin[rank];
     for (u64 i = (u64)blockIdx.x * DRAW_WARPS + (threadIdx.x >> 5); i < t.rows[rank]; i += (u64)gridDim.x * DRAW_WARPS) {
         const Task task = task_of<true>(p, t, rank, i, ids[i]);
-        if (lab_lane() == 0) counts[i] = g.degrees ? task.row.degree : task.row.count;
+        if (lab_lane() == 0) counts[i] = task.row.count;
     }
 }
 
@@ -259,29 +267,3 @@ extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) draw_ragged(const 
     }
     // end: answer a request
 }
-
-#if !PULLED
-// Whole lists of other ranks' rows, and the prefix sums of their weights.
-extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) copy_lists(const __grid_constant__ Plan p,
-                                                                         const __grid_constant__ Tasks t,
-                                                                         const __grid_constant__ Ragged g) {
-    const int rank = blockIdx.y;
-    if (rank == t.self) return;
-    const ID_T* ids = requests_of(t, rank);
-    for (u64 i = (u64)blockIdx.x * DRAW_WARPS + (threadIdx.x >> 5); i < t.rows[rank]; i += (u64)gridDim.x * DRAW_WARPS) {
-        const Row row = lab_row(p, (u64)(__ldg(t.new_of + ids[i]) - t.lower), -1);
-        const i64 start = row.start, degree = row.degree;
-        const u64 packed = t.begin[rank] + i;
-        const i64 at = g.offsets[packed];
-        for (i64 j = lab_lane(); j < degree; j += 32) g.neighbors[at + j] = __ldg(p.indices + start + j);
-#if RULE >= 3
-        for (i64 j = lab_lane(); j < degree; j += 32) {
-            const u64* sums = LAB_PREFIX(p, row);
-            const u64 amount = __ldg(sums + start + j + 1) - __ldg(sums + start + j);
-            if (g.wide) ((u64*)g.amounts)[at + j] = amount;
-            else ((u32*)g.amounts)[at + j] = (u32)amount;
-        }
-#endif
-    }
-}
-#endif

@@ -74,8 +74,10 @@ class Launch:
         )  # fmt: skip
 
 
-ROUTE, TASKS, RAGGED, REPLIES = ("5Q2i", 2), ("5Qq5Q2iQ", 3), ("9Q2i", 0), ("7Q4iQ", 2)
+ROUTE, TASKS, RAGGED, REPLIES = ("5Q2i", 2), ("5Qq6Q2iQ", 3), ("8Q", 0), ("7Q4iQ", 2)
 """Fields and tables of the structures ``Route``, ``Tasks``, ``Ragged`` and ``Replies``."""
+ASKED, SUMS = ("2Q4q6Qq2i", 0), ("2Qq2Qq2i", 2)
+"""Likewise of ``Asked`` and ``Sums``."""
 
 
 def reply_bytes(rows: Any, stride: Any, id_bytes: int, weighted: bool) -> Any:
@@ -94,7 +96,7 @@ def kmax_of(stride: int) -> int:
 class Modules:
     """The kernels for one graph and one rule, by name, compiled on first use.
 
-    ``lists``: the macro ``LISTS`` of ``csp_draw.cu``.
+    ``lists``: the macro ``LISTS`` of ``csp_draw.cu`` and ``csp_pull.cu``.
     """
 
     def __init__(self, id_type: str, rule: int, table: int, lists: int = 0) -> None:
@@ -107,6 +109,9 @@ class Modules:
     def draw(self, name: str, kmax: int, pulled: bool = False) -> Any:
         return self._kernel("csp_draw.cu", name, kmax, int(pulled))
 
+    def pull(self, name: str) -> Any:
+        return self._kernel("csp_pull.cu", name, 0, 0)
+
     def merge(self, name: str, kmax: int) -> Any:
         return self._kernel("csp_merge.cu", name, kmax, 0)
 
@@ -115,9 +120,9 @@ class Modules:
         if key not in self._found:
             macros: dict[str, int | str] = {"ID_T": self._id_type}
             if source == "csp_draw.cu":
-                macros |= {"RULE": self._rule, "PULLED": pulled, "KMAX": kmax}
-                if self._lists:
-                    macros["LISTS"] = self._lists
+                macros |= {"RULE": self._rule, "PULLED": pulled, "KMAX": kmax, "LISTS": self._lists}
+            elif source == "csp_pull.cu":  # copies weights, whatever is drawn by them
+                macros |= {"RULE": 3 if self._rule >= 3 else 0, "LISTS": self._lists}
             elif source == "csp_merge.cu":
                 macros |= {"RULE": self._rule, "TABLE_KIND": self._table, "KMAX": kmax}
             module = kernels.load_module(FOLDER + source, macros)

@@ -22,10 +22,6 @@ struct Route {
 };
 static_assert(sizeof(Route) == 1072, "csp_kernels.py packs the same structure");
 
-#define REPORT_LEVEL 1   // words of a report: [0] tag, written last; [1] vertices of the frontier; [2] status;
-#define REPORT_STATUS 2  // from [8] on rows for each peer, from [8 + MAX_PEERS] on rows from each peer
-#define REPORT_SENT 8
-
 // All threads of a block of at least `parts`. received: may be null.
 __device__ __forceinline__ void write_report(const Plan& p, const u64* sent, const u64* received, i64* out, int parts,
                                              int hop, i64 tag) {
