@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.bench import runner
+from gnnsample_lab.bench import report, runner
 from gnnsample_lab.bench.configurations import test_graph as drawn_graph
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suites.dsp import ladder, targets
@@ -84,6 +85,66 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
     assert [target.what for target in targets.ladder(record)] == [
         "bytes of pull over csp where lists exceed the fanout on average"
     ]
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch, pair: Any) -> Session:
+    """One setting of one method, on two warm CPU ranks."""
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    monkeypatch.setattr(ladder, "SETTINGS", ((40, 3, 2),))
+    monkeypatch.setattr(ladder, "QUICK_FANOUTS", ())
+    monkeypatch.setattr(ladder, "QUICK_PASSES", 1)
+    known = lab.distributed.methods()
+    monkeypatch.setattr(lab.distributed, "methods", lambda: {"direct": known["direct"]})
+    session = Session(True, ["arxiv-like@0.01"])
+    session.kept(("dsp", "ranks"), lambda: pair)
+    return session
+
+
+def test_parts_with_communities_are_seen_because_seeds_are_of_ones_own(
+    few: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ladder, "_partitions", lambda session, name: ("random", "streaming"))
+    record = runner.run("ladder", session=few)
+    rows = {(row["partition"], row["world"], row["method"]): row for row in record["rows"]}
+    assert not any("error" in row for row in record["rows"])
+    assert rows["streaming", 1, ladder.WHOLE]["seeds_of"] == 2, "a baseline of its own"
+    assert "1 streaming, seeds of 2" in report.text(record)
+    assert rows["streaming", 2, "direct"]["remote_share"] < 0.8 * rows["random", 2, "direct"]["remote_share"]
+    assert "owns" in record["settings"]["seeds"]
+
+
+def test_seeds_are_of_a_ranks_own_vertices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = drawn_graph("multi")
+    monkeypatch.setattr(ladder, "_kept", {"g": graph})
+    tasks = {}
+    for how, world in (("random", 1), ("random", 2), ("range", 2)):
+        cut = lab.distributed.partition(graph, world, how, tolerance=2.0)
+        folder = lab.distributed.save_parts(graph, cut, tmp_path / f"{how}-{world}", features=False)
+        tasks[how, world] = {
+            "graph": "g", "partition": how, "folder": str(folder), "batch_size": 9, "method": ladder.WHOLE,
+        }  # fmt: skip
+        for rank in range(world):
+            for seeds in ladder._seeds(rank, tasks[how, world], 0, 3):
+                assert len(set(seeds)) == 9 and (cut.owner[seeds] == rank).all()
+                assert (np.diff(graph.indptr)[seeds] > 0).all()
+    keys = {ladder._parts_of(task) for task in tasks.values()}
+    assert keys == {("g", "random", 1), ("g", "random", 2), ("g", "range", 2)}
+    # One GPU with the whole graph has the mini-batches of both ranks.
+    task = tasks["range", 2]
+    both, zero, one = ladder._seeds_of_all(task), *(ladder._seeds(r, task, 0, ladder.BATCHES) for r in (0, 1))
+    assert len(both) == 2 * ladder.BATCHES
+    assert all(np.array_equal(both[2 * i], zero[i]) for i in range(ladder.BATCHES))
+    assert all(np.array_equal(both[2 * i + 1], one[i]) for i in range(ladder.BATCHES))
+
+
+def test_each_number_of_parts_by_metis_has_a_baseline_of_its_own() -> None:
+    folders = {n: {"folder": f"{n}"} for n in (1, 2, 4)}
+    assert ladder._of_one_baseline("random", folders) == [folders]
+    given = ladder._baseline(folders)
+    assert (given["folder"], given["seeds_of"]) == ("1", 1), "any vertices, as random parts have them"
+    del folders[1]
+    assert ladder._of_one_baseline("metis", folders) == [{2: folders[2]}, {4: folders[4]}]
 
 
 def test_two_ranks_of_four_have_the_curve_over_copied_lists(monkeypatch: pytest.MonkeyPatch) -> None:

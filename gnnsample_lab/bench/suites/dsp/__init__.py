@@ -24,6 +24,12 @@ def _method(row: dict[str, object]) -> object:
     return "csp" if row["system"] == "dsp" else row["system"]
 
 
+def _parts(row: dict[str, Any]) -> str:
+    """How many and how they were made; of one GPU that has the seeds of several ranks, of how many."""
+    several = row.get("seeds_of") or 1  # records from before baselines had seeds of their own have none
+    return f"{row['world']} {row['partition']}" + f", seeds of {several}" * (several > 1)
+
+
 def _origin(row: dict[str, Any]) -> str:
     """Measured, or modelled and from which stage times: "modelled, stages alone"."""
     return ", ".join(row[name] for name in ("origin", "stages") if row.get(name))
@@ -254,7 +260,7 @@ SUITES = (
         "ladder", "suites.dsp.ladder.ladder",
         "us of a mini-batch from a graph in parts: every method, ranks at once, against one with the whole graph",
         columns={
-            "parts": lambda row: f"{row['world']} {row['partition']}", "balance": "balance", **WORK,
+            "parts": _parts, "balance": "balance", **WORK,
             "draws": lambda row: "with replacement" if row["replace"] else "without", "method": "method",
             "cache %": "budget_percent", "saved %": lambda row: _percent(row, "saved_share"),
             "remote %": lambda row: _percent(row, "remote_share"), "rows a batch": "rows", "picks a batch": "edges",

@@ -1,8 +1,8 @@
 """Sampling from a graph in parts: every method of the ladder, on 1, 2 and 4 ranks, against one GPU with all of it.
 
-A row is one method, graph, partition and number of ranks. All ranks sample at the same time, each its own seeds; a
-pass begins at a barrier. Throughput is compared with one rank that holds the whole graph and samples alone, by the
-fastest strategy, and both by wall time and by GPU time. A method is timed only after its samples were compared with
+A row is one method, graph, partition and number of ranks. All ranks sample at the same time, each from vertices that it
+owns; a pass begins at a barrier. Throughput is compared with one rank that holds the whole graph and samples alone, by
+the fastest strategy, and both by wall time and by GPU time. A method is timed only after its samples were compared with
 those of the whole graph.
 
 The first graph has all methods, and copies of lists in several budgets; others have what a line through its points is
@@ -64,7 +64,7 @@ MOST_S = 2.0
 """Seconds of all passes of a row."""
 _FIELDS = (
     "graph", "partition", "partition_s", "balance", "world", "method", "budget_percent", "saved_percent",
-    "batch_size", "fanout", "hops", "replace",
+    "batch_size", "fanout", "hops", "replace", "seeds_of",
 )  # fmt: skip
 _kept: dict[Any, Any] = {}
 """What a rank keeps between calls: graphs, baselines' checksums, visits."""
@@ -94,15 +94,8 @@ def ladder(session: Session) -> dict[str, Any]:
                 if not folders:
                     continue
                 for task in _settings(session, name, how, graph, number == 0):
-                    here = []
-                    for more in _tasks(task, folders):
-                        here.append(_row(pool, task | more))
-                        session.say(_line(here[-1]))
-                    if not task["bytes_only"]:
-                        again = _row(pool, task | {"method": WHOLE, "world": 1})
-                        session.say(f"again, {_line(again)}")
-                        _compare(here, again)
-                    rows += here
+                    for some in _of_one_baseline(how, folders):
+                        rows += _measured_rows(session, pool, task, some)
     return {
         "settings": {
             "ranks": worlds[-1], "device": crew.device(), "batches": BATCHES,
@@ -116,7 +109,7 @@ def ladder(session: Session) -> dict[str, Any]:
             "x_many": "the same, both by sample_many", "x_gpu": "the same, GPU time of both, taken alike",
             "x_best": "the same, wall time, each side by the faster of its two ways",
             "rows": "vertices of the first mini-batch of rank 0; edges: its picks",
-            "passes": QUICK_PASSES if session.quick else PASSES,
+            "passes": QUICK_PASSES if session.quick else PASSES, "seeds": SEEDS,
             "visits": f"of {VISITED} other batches of the same rank, with a little for each edge out of a vertex",
             "remote_degree": "mean in-degree of the vertices whose lists are remote, rank 0",
             "partition_s": "seconds that the partition took, on the machine that computed it", "balance": crew.BALANCE,
@@ -124,6 +117,40 @@ def ladder(session: Session) -> dict[str, Any]:
         "verification": {"methods_equal_to_whole_graph": sum("error" not in row for row in rows)},
         "graphs": facts, "rows": rows, "notes": notes,
     }  # fmt: skip
+
+
+SEEDS = (
+    "vertices with in-neighbours that a rank owns. One GPU with the whole graph has the mini-batches of all ranks in "
+    "turn, for each number of ranks (seeds_of); beside random parts, whose vertices are as any others, mini-batches of "
+    "any vertices, once for all numbers of ranks"
+)
+"""What the record says of seeds."""
+
+
+def _of_one_baseline(how: str, folders: dict[int, dict[str, Any]]) -> list[dict[int, dict[str, Any]]]:
+    """Numbers of ranks whose rows are compared with one baseline: all of random parts, else each by itself."""
+    return [folders] if how == "random" else [{world: about} for world, about in folders.items()]
+
+
+def _measured_rows(
+    session: Session, pool: Any, task: dict[str, Any], folders: dict[int, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The rows of one setting with a baseline of their own, which is measured before and behind them."""
+    rows = []
+    for more in _tasks(task, folders):
+        rows.append(_row(pool, task | more))
+        session.say(_line(rows[-1]))
+    if not task["bytes_only"]:
+        again = _row(pool, task | _baseline(folders))
+        session.say(f"again, {_line(again)}")
+        _compare(rows, again)
+    return rows
+
+
+def _baseline(folders: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """One rank with the whole graph; the parts, the fewest there are, say whose seeds it has."""
+    fewest = min(folders)
+    return {"method": WHOLE, "world": 1, "folder": folders[fewest]["folder"], "seeds_of": fewest}
 
 
 def _saved(
@@ -138,7 +165,7 @@ def _saved(
         if world == 1 and how != "random":
             continue  # one part is one part
         began = time.perf_counter()
-        cut = evenest(graph, world, how, np.zeros(0, np.int64))  # seeds are any vertices
+        cut = evenest(graph, world, how, np.zeros(0, np.int64))  # a part's seeds are any of its vertices
         took = time.perf_counter() - began
         folder = str(save_parts(graph, cut, Path(f"{place}-{world}"), features=False))
         folders[world] = {"folder": folder, "partition_s": cut.seconds, "balance": cut.balance["edges"]}
@@ -207,7 +234,7 @@ def _tasks(task: dict[str, Any], folders: dict[int, dict[str, Any]]) -> Iterator
         for method in ("pull", "csp", "direct"):
             yield at(worlds[-1]) | {"method": method}
         return
-    yield {"method": WHOLE, "world": 1}
+    yield _baseline(folders)
     full = task["is_main"] and task["replace"]
     for world in worlds:
         is_last = world == worlds[-1]
@@ -325,7 +352,7 @@ def _timed(rank: Any, task: dict[str, Any], way: Any, facts: dict[str, Any]) -> 
     del batch
     together = TOGETHER if task["method"] in READS else TOGETHER_CSP
     _fill_pool(rank)
-    one = _passes(rank, lambda i: way.one(i % BATCHES), 1, most)
+    one = _passes(rank, way.one, 1, most)
     # `sample_many` tries how many to launch at once, and keeps what was the fastest then.
     warm, waves = (12 if together == TOGETHER else 2), getattr(way.engine(), "waves", None)
     many = _passes(rank, lambda i: way.many(together), together, most, warm)
@@ -404,19 +431,36 @@ def _graph(rank: Any, name: str) -> Any:
     return _kept[name]
 
 
-def _seeds(rank: Any, task: dict[str, Any], first: int, count: int) -> list[np.ndarray]:
-    """This rank's seeds of some batches: distinct vertices with in-neighbours, ``int64``."""
-    key = (task["graph"], "candidates")
+def _parts_of(task: dict[str, Any]) -> tuple[Any, ...]:
+    """What says which rank owns which vertex, for keys of what is kept: seeds, and all that follows from them."""
+    from gnnsample_lab.distributed import open_partition
+
+    return task["graph"], task["partition"], open_partition(task["folder"]).num_parts
+
+
+def _seeds(owner: int, task: dict[str, Any], first: int, count: int) -> list[np.ndarray]:
+    """Seeds of some batches of a rank: distinct vertices with in-neighbours that it owns, ``int64``."""
+    from gnnsample_lab.distributed import open_partition
+
+    key = (*_parts_of(task), "candidates", owner)
     if key not in _kept:
         degrees = np.diff(to_host(_kept[task["graph"]].indptr))
-        _kept[key] = np.flatnonzero(degrees > 0)
+        is_mine = np.asarray(open_partition(task["folder"]).owner) == owner
+        _kept[key] = np.flatnonzero((degrees > 0) & is_mine)
     found = []
     for i in range(first, first + count):
-        rng = np.random.Generator(np.random.PCG64([task["batch_size"], rank.index, i]))
+        rng = np.random.Generator(np.random.PCG64([task["batch_size"], owner, i]))
         found.append(
             rng.choice(_kept[key], min(task["batch_size"], len(_kept[key])), replace=False, shuffle=False)
         )
     return found
+
+
+def _seeds_of_all(task: dict[str, Any]) -> list[np.ndarray]:
+    """The batches in rotation of every rank that owns a part, the ranks in turn."""
+    *_, parts = _parts_of(task)
+    by_rank = [_seeds(owner, task, 0, BATCHES) for owner in range(parts)]
+    return [given[i] for i in range(BATCHES) for given in by_rank]
 
 
 def _fanouts(task: dict[str, Any]) -> list[int]:
@@ -432,15 +476,19 @@ def _whole_sampler(
 
 
 class _Whole:
-    """The baseline: this rank holds the whole graph."""
+    """This rank holds the whole graph: the baseline, with the mini-batches of all ranks, or one of several, with its
+    own."""
 
     def __init__(self, rank: Any, task: dict[str, Any], graph: Any) -> None:
         self.given = rank, task, graph
         self.sampler = _whole_sampler(rank, task, graph, "auto")
-        self.device_seeds = [on_device(rank, seeds) for seeds in _seeds(rank, task, 0, BATCHES)]
+        is_alone = task["method"] == WHOLE
+        given = _seeds_of_all(task) if is_alone else _seeds(rank.index, task, 0, BATCHES)
+        self.device_seeds = [on_device(rank, seeds) for seeds in given]
 
     def one(self, i: int) -> Any:
-        return self.sampler.sample(self.device_seeds[i], i)
+        at = i % len(self.device_seeds)
+        return self.sampler.sample(self.device_seeds[at], at)
 
     def many(self, together: int) -> Any:
         return self.sampler.sample_many(_repeated(self.device_seeds, together))
@@ -478,13 +526,14 @@ class _Parts:
             task["folder"], _fanouts(task), method, rank=rank, replace=task["replace"],
             collectives=task.get("collectives", "auto"), **options,
         )  # fmt: skip
-        self.host_seeds = _seeds(rank, task, 0, BATCHES)
+        self.host_seeds = _seeds(rank.index, task, 0, BATCHES)
         # Methods with collectives take seeds from the host, where they are sorted by owner or sent on.
         self.device_seeds = [on_device(rank, seeds) for seeds in self.host_seeds] if method in READS else []
         self.seeds = self.device_seeds or self.host_seeds
 
     def one(self, i: int) -> Any:
-        return self.sampler.engine.sample(self.seeds[i], i)
+        at = i % len(self.seeds)
+        return self.sampler.engine.sample(self.seeds[at], at)
 
     def many(self, together: int) -> Any:
         return self.sampler.engine.sample_many(_repeated(self.seeds, together), 0)
@@ -512,7 +561,7 @@ class _Parts:
         """Bytes of a batch by kind, what is kept on this rank, and what share of its reads is remote."""
         engine: Any = self.sampler.engine
         for i in range(WARM_UP if self.task["method"] == "csp-fixed" else 0):
-            self.one(i % BATCHES)
+            self.one(i)
         batch = self.sampler.sample(self.host_seeds[0], 0)
         if self.rank.device != "cpu" and hasattr(engine, "count"):
             engine.count(batch)
@@ -547,14 +596,14 @@ def _visits(rank: Any, task: dict[str, Any], graph: Any, first: int = 0, count: 
     The second part is left out of those from ``first`` on that only test a choice.
     """
     key = (
-        task["graph"], "visits", first, task["batch_size"], task["fanout"], task["hops"], task["replace"]
+        *_parts_of(task), "visits", first, task["batch_size"], task["fanout"], task["hops"], task["replace"]
     )  # fmt: skip
     if key not in _kept:
         sampler = _whole_sampler(rank, task, graph)
         xp = array_module(graph.indptr)
         found = xp.minimum(xp.bincount(graph.indices, minlength=graph.num_nodes) * 0.01, 1.0) * (first == 0)
         begin = BATCHES + first
-        for i, seeds in enumerate(_seeds(rank, task, begin, count)):
+        for i, seeds in enumerate(_seeds(rank.index, task, begin, count)):
             for picks in sampler.sample(seeds, begin + i).picks:
                 found[picks.frontier] += 1  # a frontier's vertices are distinct
         _kept[key] = to_host(found)
@@ -564,9 +613,9 @@ def _visits(rank: Any, task: dict[str, Any], graph: Any, first: int = 0, count: 
 
 def _expected(rank: Any, task: dict[str, Any], graph: Any) -> list[int]:
     """:func:`checksum` of the first batch, drawn from the whole graph."""
-    key = (task["graph"], "sum", task["batch_size"], task["fanout"], task["hops"], task["replace"])
+    key = (*_parts_of(task), "sum", task["batch_size"], task["fanout"], task["hops"], task["replace"])
     if key not in _kept:
-        seeds = _seeds(rank, task, 0, 1)[0]
+        seeds = _seeds(rank.index, task, 0, 1)[0]
         _kept[key] = checksum(_whole_sampler(rank, task, graph).sample(seeds, 0), graph.indptr)
     found: list[int] = _kept[key]
     return found
