@@ -389,6 +389,49 @@ def test_memory_divided(session: Session, monkeypatch: pytest.MonkeyPatch) -> No
     assert rows[1]["modelled_us"] < rows[0]["modelled_us"]
 
 
+def test_several_numbers_of_gpus_stand_side_by_side(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As two and four GPUs of four do; here one rank and two."""
+    monkeypatch.setattr(crew, "several", lambda session: [1, 2])
+    monkeypatch.setattr(memory, "QUICK_SHARES", (0.5,))
+    record = run("dsp-memory", session)
+    assert [row["gpus"] for row in record["rows"]] == [best["gpus"] for best in record["best"]] == [1, 2]
+    assert "1 GPUs: measured best" in report.text(record) and "2 GPUs: measured best" in report.text(record)
+    one, two = record["rows"]
+    assert one["budget_mb"] == pytest.approx(2 * two["budget_mb"], rel=1e-3), "of all GPUs it is the same"
+    monkeypatch.setattr(pulling, "QUICK_CROSSING", (3,))
+    record = run("dsp-pull", session)
+    found = {n: {row["part"] for row in record["rows"] if row["ranks"] == n} for n in (1, 2)}
+    assert (
+        found == {1: {"biased", "stages"}, 2: {"biased", "stages", "fanout"}}
+        and record["settings"]["ranks"] == 2
+    )
+    assert all(row["x_time"] == 1 for row in record["rows"] if row["system"] == "dsp")
+
+
+def test_each_number_of_gpus_has_one_device_beside_it(
+    small: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "several", lambda session: [1, 2])
+    monkeypatch.setattr(accuracy, "QUICK_EPOCHS", 2)
+    record = run("dsp-accuracy", small)
+    steps = {(r["system"], r["gpus"], r["seeds_of"]): r["steps"] for r in record["rows"] if r["epoch"] == 1}
+    assert set(steps) == {("tsota", 1, 1), ("dsp", 1, 1), ("tsota", 1, 2), ("dsp", 2, 2)}
+    assert steps["tsota", 1, 1] > steps["tsota", 1, 2] == steps["dsp", 2, 2]
+    assert "seeds of 1 ranks" in report.text(record) and "seeds of 2 ranks" in report.text(record)
+
+
+def test_walks_on_each_number_of_gpus(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "several", lambda session: [1, 2])
+    rows = [row for row in run("dsp-sampling", session)["rows"] if row["part"] == "walks"]
+    alone = [row for row in rows if row["system"] == "lab, whole graph"]
+    assert [row["gpus"] for row in rows if row["system"] == "dsp"] == [1, 2]
+    assert alone[1]["batch_size"] == 2 * alone[0]["batch_size"], (
+        "the roots of all ranks that it stands beside"
+    )
+
+
 def test_bandwidths(session: Session) -> None:
     rows = run("dsp-bandwidth", session)["rows"]
     assert [(row["link"], row["gpus"]) for row in rows] == [("host", 0), ("mapped", 2)]
@@ -553,6 +596,9 @@ def test_when_a_run_has_converged() -> None:
         {"graph": "g", "system": "c", "accuracy": [0.1], "seconds": [3.0], "steps_by_epoch": [10]},
         {"graph": "other", "system": "a", "accuracy": [0.9], "seconds": [7.0], "steps_by_epoch": [30]},
     ]  # fmt: skip
+    rows = [{"seeds_of": 4, **row} for row in rows]
+    fewer = {**rows[0], "accuracy": [0.99, 0.99], "seeds_of": 2}  # other mini-batches
+    assert accuracy.converged([fewer, *rows])[1:] == accuracy.converged(rows)
     assert [row["seconds"] for row in accuracy.converged(rows)] == [2.0, 0.5, None, 7.0]
     assert [row["steps"] for row in accuracy.converged(rows)] == [20, 10, None, 30]
 

@@ -161,6 +161,25 @@ def test_two_ranks_of_four_have_the_curve_over_copied_lists(monkeypatch: pytest.
         assert (world, ladder.REPLICATED) in {(t["world"], t["method"]) for t in tasks}
 
 
+def test_two_ranks_of_four_have_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder.crew, "on_gpu", lambda: True)
+    folders = {n: {"folder": f"{n}", "partition_s": 0.1, "balance": 1.0} for n in (1, 2, 4)}
+    task = {"is_main": True, "is_first": True, "replace": True, "bytes_only": False, "quick": False}
+
+    def methods(**other: bool) -> dict[int, set[str]]:
+        found: dict[int, set[str]] = {1: set(), 2: set(), 4: set()}
+        for each in ladder._tasks(task | other, folders):
+            found[each["world"]].add(each["method"])
+        return found
+
+    every = methods()
+    assert every[2] == every[4] >= {*lab.distributed.methods(), ladder.TORCH, ladder.REPLICATED}
+    assert every[1] == {ladder.WHOLE, "uva", "csp", "direct"}, "what a method costs by itself"
+    few = methods(is_main=False)
+    assert few[2] == few[4] == {*ladder.FEW, ladder.REPLICATED}, "on other graphs"
+    assert not {*ladder.SLOW} & (methods(is_first=False)[2])
+
+
 def made_up(**more: Any) -> dict[str, Any]:
     return {
         "graph": "rmat", "partition": "random", "world": 2, "batch_size": 1024, "fanout": 10, "hops": 3,

@@ -71,6 +71,20 @@ def test_rows_on_cpu_ranks(training_on_ranks: Session) -> None:
     assert "of ceiling %" in report.text(record)
 
 
+@pytest.mark.slow
+def test_fewer_gpus_have_what_the_paper_has_there(
+    training_on_ranks: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "several", lambda session: [1, 2])
+    monkeypatch.setattr(pipelines, "PARTS", (pipelines._systems_on_fewer,))
+    rows = runner.run("pipelines", session=training_on_ranks)["rows"]
+    assert [(row["part"], row["system"], row["gpus"]) for row in rows] == [
+        ("systems", system, 1) for system in ("pyg-cpu", "dgl-uva", "quiver", "dsp")
+    ]
+    assert all((row["model"], row["step"]) == ("sage", "plain") and row["ms"] > 0 for row in rows)
+    assert rows[-1]["over_dsp"] == 1 and rows[0]["epoch_s"] > 0
+
+
 def test_a_part_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses that differ, or a cache of no rows, are said in the record, and cost no other part's times."""
     times = {"part": "scaling", "ms": 1.0}

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from gnnsample_lab.bench.measured import Claim
-from tests.notebooks.recorded import record
+from gnnsample_lab.bench.measured import rows as measured_rows
+from tests.notebooks import passages  # noqa: F401 - it enters its passages
+from tests.notebooks.recorded import NAMES, PASSAGES, Record, Row, record
 from tests.readme import dsp, fastgl, gnnlab, nextdoor, pgsampler  # noqa: F401 - each enters its rows
-from tests.readme.rows import ENTRIES, README, Row, coverage, wrong
+from tests.readme.rows import ENTRIES, README, coverage, wrong
+from tests.readme.rows import Row as Told
 from tests.readme.words import became, exact, full_size, in_full, line, ran, series, sizes, values
 
 ROWS = coverage(README.read_text(encoding="utf-8"))
 
 
-def rows_of(paper: str, begins: str) -> list[Row]:
+def rows_of(paper: str, begins: str) -> list[Told]:
     return [row for row in ROWS if row.paper == paper and row.what.startswith(begins)]
 
 
@@ -51,6 +56,47 @@ def test_rows_are_read_with_the_records_that_they_name() -> None:
     assert first.records == {"dsp-utilisation", "dsp-pull"} and second.records == set()
     assert first.tells and not second.tells
     assert "0.84 x: reversed" in first.found and "dsp" not in first.found
+
+
+# ---- records of several numbers of GPUs ------------------------------------------------------------------------------
+
+FEWER: dict[str, tuple[str, Callable[[Row], bool]]] = {
+    "dsp-pull": ("ranks", lambda row: row["part"] != "fanout"),
+    "dsp-memory": ("gpus", lambda row: True),
+    "dsp-accuracy": ("seeds_of", lambda row: True),
+    "dsp-sampling": ("gpus", lambda row: row["part"] == "walks"),
+    "pipelines": ("gpus", lambda row: (row["part"], row.get("step"), row.get("model")) == ("systems", "plain", "sage")),
+}  # fmt: skip
+"""Records that may have rows of two GPUs beside those of four: the field that says so, and which rows."""
+
+
+def with_fewer(name: str, of: Record) -> Record:
+    """A record with half as many GPUs beside all, where every measured number is ten times as large."""
+    field, has = FEWER[name]
+
+    def less(row: Row) -> Row:
+        large = {
+            key: 10 * value for key, value in row.items() if isinstance(value, float) and key != "original"
+        }
+        is_alone = row.get("system") == "lab, whole graph"
+        return row | large | {field: 1 if is_alone else max(1, row.get(field, 4) // 2)}
+
+    found = dict(of)
+    for key in {"rows", "converged"} & of.keys():
+        every = [{"seeds_of": 4, **row} if field == "seeds_of" else row for row in of[key]]
+        found[key] = [*(less(row) for row in every if has(row)), *every]
+    return found
+
+
+@pytest.mark.parametrize("name", FEWER)
+def test_rows_of_fewer_gpus_change_nothing_that_is_said_of_the_most(name: str) -> None:
+    shipped = {each: record(each) for each in NAMES}
+    more = shipped | {name: with_fewer(name, record(name))}
+    for entry in (*ENTRIES.values(), *PASSAGES.values()):
+        if name in entry.records:
+            says, then = (entry.says(*(of[each] for each in entry.records)) for of in (shipped, more))
+            assert then == says
+    assert measured_rows({name: more[name]}) == measured_rows({name: shipped[name]})
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------

@@ -78,23 +78,29 @@ def _crossing_notes(record: dict[str, Any]) -> list[str]:
 
 
 def _best_notes(record: dict[str, Any]) -> list[str]:
-    """The best division, measured and modelled."""
-    found = [
-        f"{best['graph']}: measured best with {best['feature_share']:.0%} of the budget for features, "
-        f"{best['spilled']:.0f} % of the lists in host memory; by the bytes {best['modelled_share']:.0%}."
-        for best in record.get("best", [])
-    ]
+    """The best division, measured and modelled; of older records, which are of one number of GPUs, without it."""
+    found = []
+    for best in record.get("best", []):
+        where = f"{best['graph']}, {best['gpus']} GPUs" if "gpus" in best else best["graph"]
+        found.append(
+            f"{where}: measured best with {best['feature_share']:.0%} of the budget for features, "
+            f"{best['spilled']:.0f} % of the lists in host memory; by the bytes {best['modelled_share']:.0%}."
+        )
     return [*found, *_notes(record)]
 
 
 def _converged_notes(record: dict[str, Any]) -> list[str]:
     """When each system was nearly as good as the best."""
-    found = []
-    for name in dict.fromkeys(row["graph"] for row in record.get("converged", [])):
-        rows = [row for row in record["converged"] if row["graph"] == name and row["seconds"] is not None]
+    found, groups = [], dict[str, list[dict[str, Any]]]()
+    for row in record.get("converged", []):
+        # Older records are of one number of GPUs, and do not say it.
+        of = f", seeds of {row['seeds_of']} ranks" if "seeds_of" in row else ""
+        groups.setdefault(f"{row['graph']}{of}", []).append(row)
+    for name, group in groups.items():
         times = ", ".join(
-            f"{row['system']} after {row['seconds']:.2f} s and {row['steps']} steps" for row in rows
-        )
+            f"{row['system']} after {row['seconds']:.2f} s and {row['steps']} steps"
+            for row in group if row["seconds"] is not None
+        )  # fmt: skip
         found.append(f"{name}: {record['settings']['nearly']:.0%} of the best accuracy: {times}.")
     return [*found, *_own_epochs(record)]
 
@@ -219,7 +225,8 @@ SUITES = (
         "dsp-accuracy", "suites.dsp.accuracy.accuracy",
         "figure 9: loss and accuracy by system over mini-batches and seconds; needs no GPU",
         columns=as_recorded({
-            "system": "system", "ranks": "gpus", **WORK_A_BATCH, **EPOCH_MS, "epoch": "epoch", "steps": "steps",
+            "system": "system", "ranks": "gpus", "seeds of ranks": "seeds_of", **WORK_A_BATCH, **EPOCH_MS,
+            "epoch": "epoch", "steps": "steps",
             "seconds": "seconds",
             "loss": "loss", "accuracy %": Percent("accuracy"), "of the original %": Percent("original"),
         }),

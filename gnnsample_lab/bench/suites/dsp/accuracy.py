@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -24,31 +25,27 @@ def accuracy(session: Session) -> dict[str, Any]:
     """The suite's function."""
     require_torch(session)
     names, notes = convergence.graphs(session, "papers100M-like@0.02", cpu=("arxiv-like@0.05",))
-    systems = (BASE, *SYSTEMS[-1 if session.quick else 0 :])
-    world, epochs = crew.most_ranks(), QUICK_EPOCHS if session.quick else EPOCHS
+    epochs = QUICK_EPOCHS if session.quick else EPOCHS
     curves: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     compared, worst = 0, 0.0
-    for name in names:
-        graph: Any = common.graph(session, name, features=True)
-        size = crew.batch_size(graph) * world  # the same mini-batches: one device has the seeds of all ranks
-        runs = {
-            s: utilisation.trained(session, name, s, 1 if s == BASE else world, epochs, size, evaluate=True)
-            for s in systems
-        }
+    for name, world in itertools.product(names, crew.several(session)):
+        runs = _runs(session, name, world, epochs)
         for system, run in runs.items():
             compared += utilisation.same_losses(runs[BASE], run, name, run.epochs[0].num_batches)
             worst = max(worst, float(np.abs(np.array(run.losses) - np.array(runs[BASE].losses)).max()))
-            curves.append(convergence.curve(name, run, gpus=world if system != BASE else 1))
-            rows += by_epoch(curves[-1], run)
-            last = curves[-1]
+            gpus = world if system != BASE else 1
+            last = convergence.curve(name, run, gpus=gpus, seeds_of=world)
+            curves.append(last)
+            rows += by_epoch(last, run)
             session.say(
-                f"{name}, {system}: accuracy {last['final_accuracy']:.3f}, loss {last['epoch_loss'][-1]:.3f}, "
-                f"{last['seconds'][-1]:.1f} s"
+                f"{name}, {system}, {gpus} of {world}: accuracy {last['final_accuracy']:.3f}, "
+                f"loss {last['epoch_loss'][-1]:.3f}, {last['seconds'][-1]:.1f} s"
             )
     return {
         "settings": utilisation.settings(session, names) | convergence.SETTINGS | {
-            "ranks": world, "epochs": epochs,
+            "ranks": crew.most_ranks(), "epochs": epochs,
+            "seeds_of": "of how many ranks a step has the seeds; one device has those of the ranks beside it",
             "compared": "losses, step by step over the first epoch; sums in another order drift apart later",
             "epoch_s": "median epoch of the run after the first, with p10 and p90; rows and picks: of each epoch",
             "largest_difference_of_a_loss": worst, "nearly": NEARLY, "accuracy": "of the validation set",
@@ -58,10 +55,24 @@ def accuracy(session: Session) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _runs(session: Session, name: str, world: int, epochs: int) -> dict[str, Any]:
+    """Runs by system on so many ranks, and of :data:`BASE` on one device: all on the same mini-batches."""
+    size = crew.batch_size(common.graph(session, name, features=True)) * world
+    return {
+        system: utilisation.trained(
+            session, name, system, 1 if system == BASE else world, epochs, size, evaluate=True
+        )
+        for system in (BASE, *SYSTEMS[-1 if session.quick else 0 :])
+    }
+
+
 def by_epoch(curve: dict[str, Any], run: Any) -> list[dict[str, Any]]:
     """A curve as rows with what each epoch's mini-batches held, and the run's median epoch with its spread."""
     seconds = common.epoch_seconds(run)
-    spent = {"epoch_s": curve["epoch_s"], "p10_s": seconds["p10_s"], "p90_s": seconds["p90_s"]}
+    spent = {
+        "seeds_of": curve["seeds_of"], "epoch_s": curve["epoch_s"], "p10_s": seconds["p10_s"],
+        "p90_s": seconds["p90_s"],
+    }  # fmt: skip
     return [
         row | spent | common.work_per_batch(epoch, max(epoch.tasks or epoch.num_batches, 1))
         for row, epoch in zip(convergence.by_epoch(curve), run.epochs, strict=True)
@@ -69,13 +80,14 @@ def by_epoch(curve: dict[str, Any], run: Any) -> list[dict[str, Any]]:
 
 
 def converged(curves: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Seconds and mini-batches until a run has nearly the best accuracy of all runs on its graph; None if never."""
+    """Seconds and mini-batches until a run has nearly the best accuracy with its mini-batches; None if never."""
     found = []
     for curve in curves:
-        best = max(max(other["accuracy"]) for other in curves if other["graph"] == curve["graph"])
+        alike = [other for other in curves if all(other[key] == curve[key] for key in ("graph", "seeds_of"))]
+        best = max(max(other["accuracy"]) for other in alike)
         at = convergence.reached(curve, NEARLY * best)
         found.append({
-            "graph": curve["graph"], "system": curve["system"], "best": best,
+            "graph": curve["graph"], "system": curve["system"], "seeds_of": curve["seeds_of"], "best": best,
             "seconds": None if at is None else curve["seconds"][at],
             "steps": None if at is None else curve["steps_by_epoch"][at],
         })  # fmt: skip

@@ -56,6 +56,12 @@ def tried_worlds(session: Session) -> list[int]:
     return worlds()[-1 if session.quick else 0 :]
 
 
+def several(session: Session) -> list[int]:
+    """Of :func:`tried_worlds` those of more than one rank, for what says nothing of one; a single GPU where there is no
+    other."""
+    return [n for n in tried_worlds(session) if n > 1 or n == most_ranks()]
+
+
 def ranks(session: Session) -> Any:
     """Warm ranks, one for each GPU, else two on the CPU; all suites of a run share them."""
     from gnnsample_lab.distributed import Ranks
@@ -69,6 +75,20 @@ def ranks(session: Session) -> Any:
         return found
 
     return session.kept(("dsp", "ranks"), make)
+
+
+def ranks_of(session: Session, count: int) -> Any:
+    """So many warm ranks, for what takes all ranks of those that it is given; kept, since a start takes as long as some
+    runs."""
+    from gnnsample_lab.distributed import Ranks
+
+    def make() -> Any:
+        if count == most_ranks():
+            return ranks(session)
+        session.say(f"starting {count} ranks")
+        return Ranks(count, device=common.device(), timeout_s=300, collective_timeout_s=120)
+
+    return session.kept(("ranks", count), make)
 
 
 SAMPLERS = (8, 16, 32)

@@ -46,7 +46,7 @@ SLOW = ("pull", "uva", "csp-async", TORCH)
 READS = ("direct", "direct-cached", "uva", WHOLE, REPLICATED)
 """Methods whose kernels read lists where they are: no collective."""
 FEW = ("csp", "csp-fixed", "direct", "direct-cached")
-"""Methods of graphs but the first, of draws without replacement, and of worlds between the first and the last."""
+"""Methods of graphs but the first, and of draws without replacement."""
 BYTES = (256, 2, (5, 20, 80, 160))
 """Seeds of a rank, hops and fanouts of the rows with bytes alone."""
 QUICK_FANOUTS = (5, 80)
@@ -244,7 +244,7 @@ def _tasks(task: dict[str, Any], folders: dict[int, dict[str, Any]]) -> Iterator
                 () if not full else ("direct",) if task["quick"] else ("uva", "csp", "direct")
             )
         else:
-            names = tuple(known) if full and is_last else FEW
+            names = tuple(known) if full and (world > 1 or is_last) else FEW
         for method in known:
             if method not in names or (method in SLOW and not (task["is_first"] and task["replace"])):
                 continue

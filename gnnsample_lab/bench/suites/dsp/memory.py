@@ -28,46 +28,19 @@ OF_ALL = 0.58
 
 def memory(session: Session) -> dict[str, Any]:
     """The suite's function."""
-    pool, checked = crew.ranks(session), 0
     names = crew.names(session, "products-like@0.1" if session.quick else "products-like")
-    world, rows, best = pool.ranks, [], []
+    rows: list[dict[str, Any]] = []
+    best: list[dict[str, Any]] = []
     for name in names:
-        found = common.graph(session, name)
-        task, splits, facts = _plan(session, name, world)
-        here = []
-        for share, split in zip(_shares(session), splits, strict=True):
-            row = {"graph": name, "gpus": world, "feature_share": share, **facts, **described(split, found)}
-            more = {
-                "topology_bytes": split.topology_bytes if len(split.spilled) else None, "rows": int(split.rows.max()),
-                "copy_bytes": max(0, split.topology_bytes - task["part_bytes"]) if not len(split.spilled) else 0,
-            }  # fmt: skip
-            results, problem = crew.attempt(partial(pool.run, measured, task | more, world=world))
-            if problem:
-                row["error"] = problem
-            else:
-                row |= _slowest(results) | crew.mean_over_ranks(results)
-                row["spilled_percent"] = 100 * results[0]["spilled"] / max(1, found.num_nodes)
-                checked += 2 if row["sample_us"] else 1
-                if row["sample_us"]:
-                    row["us"] = row["sample_us"] + row["load_us"]
-                    row["epoch_s"] = row["us"] / 1e6 * crew.batches_of_epoch(name, found, task["size"], world)
-            # The model's seconds are of the batches visited, of all ranks at once.
-            row["modelled_us"] = split.seconds * 1e6 / VISITED
-            session.say(f"{name}, {share:.0%} for features: {row.get('error') or _times(row)}")
-            here.append(row)
-        rows += here
-        timed = [row for row in here if row.get("us")]
-        if timed:
-            shortest = min(timed, key=lambda row: float(row["us"]))
-            modelled = min(here, key=lambda row: float(row["modelled_us"]))
-            best.append({
-                "graph": name, "feature_share": shortest["feature_share"], "spilled": shortest["spilled_percent"],
-                "modelled_share": modelled["feature_share"],
-            })  # fmt: skip
+        for world in crew.several(session):
+            here = _divisions(session, name, world)
+            rows += here
+            best += _best(here)
+    checked = sum(2 if row["sample_us"] else 1 for row in rows if "error" not in row)
     return {
         "settings": {
-            "device": crew.device(), "ranks": world, "fanouts": crew.FANOUTS, "of_all": OF_ALL,
-            "partition": crew.divisions(session, names, world),
+            "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": crew.FANOUTS, "of_all": OF_ALL,
+            "partition": crew.divisions(session, names, crew.most_ranks()),
             "cache": "partitioned, rows and lists ranked by visits of other mini-batches; rows over NVLink by reads",
             "us": "wall time of sampling a mini-batch plus that of loading its rows, each stage by itself, all ranks "
             "at once; medians of the slowest rank. Stages are timed apart: their sum has no percentiles of its own",
@@ -77,6 +50,46 @@ def memory(session: Session) -> dict[str, Any]:
         "verification": {"samples_and_rows_equal_to_whole_graph": checked},
         "graphs": common.facts(session, names), "rows": rows, "best": best, "notes": crew.notes(),
     }  # fmt: skip
+
+
+def _divisions(session: Session, name: str, world: int) -> list[dict[str, Any]]:
+    """The rows of a graph on so many ranks, one for each division of their memory."""
+    pool, found = crew.ranks(session), common.graph(session, name)
+    task, splits, facts = _plan(session, name, world)
+    rows = []
+    for share, split in zip(_shares(session), splits, strict=True):
+        row = {"graph": name, "gpus": world, "feature_share": share, **facts, **described(split, found)}
+        more = {
+            "topology_bytes": split.topology_bytes if len(split.spilled) else None, "rows": int(split.rows.max()),
+            "copy_bytes": max(0, split.topology_bytes - task["part_bytes"]) if not len(split.spilled) else 0,
+        }  # fmt: skip
+        results, problem = crew.attempt(partial(pool.run, measured, task | more, world=world))
+        if problem:
+            row["error"] = problem
+        else:
+            row |= _slowest(results) | crew.mean_over_ranks(results)
+            row["spilled_percent"] = 100 * results[0]["spilled"] / max(1, found.num_nodes)
+            if row["sample_us"]:
+                row["us"] = row["sample_us"] + row["load_us"]
+                row["epoch_s"] = row["us"] / 1e6 * crew.batches_of_epoch(name, found, task["size"], world)
+        # The model's seconds are of the batches visited, of all ranks at once.
+        row["modelled_us"] = split.seconds * 1e6 / VISITED
+        session.say(f"{name}, {world} ranks, {share:.0%} for features: {row.get('error') or _times(row)}")
+        rows.append(row)
+    return rows
+
+
+def _best(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of a graph's rows on so many ranks the best one, and the one that bytes alone favour; none without times."""
+    timed = [row for row in rows if row.get("us")]
+    if not timed:
+        return []
+    shortest = min(timed, key=lambda row: float(row["us"]))
+    modelled = min(rows, key=lambda row: float(row["modelled_us"]))
+    return [{
+        "graph": shortest["graph"], "gpus": shortest["gpus"], "feature_share": shortest["feature_share"],
+        "spilled": shortest["spilled_percent"], "modelled_share": modelled["feature_share"],
+    }]  # fmt: skip
 
 
 def _slowest(results: list[dict[str, Any]]) -> dict[str, Any]:

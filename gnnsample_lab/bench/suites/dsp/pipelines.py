@@ -1,12 +1,12 @@
 """Training end to end: overlapped stages against their ceiling, factored against time sharing, GPUs, and systems.
 
 Rows of eight parts. "overlap": serial and overlapped runs of the same work, with plain steps and, on a GPU, with
-captured ones. "scaling": one GPU and all of them, as many seeds a GPU. "handover": samples that go to trainers through
+captured ones. "scaling": one GPU and more of them, as many seeds a GPU. "handover": samples that go to trainers through
 host memory, and such that stay in their sampler's. "swap": all ranks sample, then train, with topology and cache side
 by side or in turns (AGL). "workers": one sampler and loader on each rank, and two. "trace": which GPU of a factored run
-has sampling kernels. "systems": DSP's tables 4 and 5, smaller, and those that sample on GPUs by both kinds of steps;
-"systems, modelled": the same on as many GPUs as DSP had, by the schedule model. Epochs are of some mini-batches of the
-training split; times are of a step, medians over epochs after the first.
+has sampling kernels. "systems": DSP's tables 4 and 5, smaller, and those that sample on GPUs by both kinds of steps; on
+fewer GPUs what table 4 has. "systems, modelled": the same on as many GPUs as DSP had, by the schedule model. Epochs are
+of some mini-batches of the training split; times are of a step, medians over epochs after the first.
 
 A part that fails, or trains to other losses than it should, is one row with its error and no times; the others stay.
 """
@@ -37,7 +37,7 @@ from gnnsample_lab.resources import PACKAGE_ROOT
 from gnnsample_lab.systems.ranks import open_shared, shared_graph
 from gnnsample_lab.systems.train import train
 
-from . import crew
+from . import crew, papers
 
 HIDDEN = 256
 STEPS, QUICK_STEPS = 24, 12
@@ -58,6 +58,8 @@ SYSTEMS = ("pyg-cpu", "dgl-uva", "quiver", "dsp-seq", "dsp", "lab")
 FROM_PARTS = ("dgl-uva", "quiver", "dsp-seq", "dsp")
 """Those that sample on GPUs from parts. They are compared by captured steps, too: what their samplers and loaders make
 of a step that is not bound by launches from Python. "lab" has no others."""
+IN_TABLE4 = tuple(name for name in SYSTEMS if name in {row["system"] for row in papers.TABLE4})
+"""Systems on fewer GPUs than all, with GraphSAGE and steps of their own: what DSP's table 4 has there."""
 TOLERANCE = 1e-2
 """Between losses of the first epoch of two systems, on the same mini-batches in float32."""
 
@@ -130,7 +132,7 @@ class Runs:
 
     def __init__(self, session: Session, name: str, stack: contextlib.ExitStack) -> None:
         self.session, self.name, self.quick = session, name, session.quick
-        self.pool, self.world = crew.ranks(session), crew.most_ranks()
+        self.world = crew.most_ranks()
         whole = crew.host_graph(session, name, features=True)
         self.size = crew.batch_size(whole)
         steps = QUICK_STEPS if session.quick else STEPS
@@ -158,7 +160,7 @@ class Runs:
         given = {
             "epochs": EPOCHS, "batch_size": size, "fanouts": crew.FANOUTS, "hidden": HIDDEN, "evaluate": False,
             "progress": False, "pick": "floyd", "device": "cuda" if crew.on_gpu() else "cpu",
-            "ranks": self.pool if 1 < world == self.world else world,
+            "ranks": crew.ranks_of(self.session, world) if world > 1 else 1,
         }  # fmt: skip
         graph = self.in_memory if in_memory else self.graph
         return train(graph, model, system, **{**given, **options})
@@ -433,23 +435,50 @@ def _systems(runs: Runs) -> list[dict[str, Any]]:
     for model in ("sage",) if runs.quick else ("sage", "gcn"):
         reference: TrainResult | None = None
         for step in steps_as():
-            mine, more = list[dict[str, Any]](), list[dict[str, Any]]()
-            for system in SYSTEMS if step == "plain" else FROM_PARTS:
-                found, result = runs.try_row(*_system(runs, system, model, step))
-                if result is not None:
-                    found["executor"] = result.settings["executor"]
-                    found["epoch_s"] = found["ms"] * found["steps"] / 1e3 / runs.epoch_share
-                    found |= modelled_here(result, found)
-                    more.append(_on_more(runs, found, result))
-                reference = reference or result
-                runs.verify(result, reference)
-                mine.append(found)
-            for here in (mine, more):
-                dsp = next((r["ms"] for r in here if r["system"] == "dsp" and "ms" in r), None)
-                for found in here:
-                    if dsp is not None and "ms" in found:
-                        found["over_dsp"] = found["ms"] / dsp
-            rows += mine + more
+            pairs = _by_system(
+                runs, runs.world, SYSTEMS if step == "plain" else FROM_PARTS, model, step, reference
+            )
+            reference = reference or next((result for _, result in pairs if result is not None), None)
+            more = [_on_more(runs, row, result) for row, result in pairs if result is not None]
+            rows += _over_dsp([row for row, _ in pairs]) + _over_dsp(more)
+    return rows
+
+
+def _systems_on_fewer(runs: Runs) -> list[dict[str, Any]]:
+    """What table 4 has on fewer GPUs."""
+    worlds = [world for world in crew.several(runs.session) if world < runs.world]
+    every = [_by_system(runs, world, IN_TABLE4, "sage", "plain") for world in worlds]
+    return [row for pairs in every for row in _over_dsp([row for row, _ in pairs])]
+
+
+def _by_system(
+    runs: Runs,
+    world: int,
+    systems: Iterable[str],
+    model: str,
+    step: str,
+    reference: TrainResult | None = None,
+) -> list[tuple[dict[str, Any], TrainResult | None]]:
+    """A row and its run for each system, with losses as of ``reference``, else of the first of them."""
+    found = []
+    for system in systems:
+        row, result = runs.try_row(*_system(runs, world, system, model, step))
+        if result is not None:
+            row["executor"] = result.settings["executor"]
+            row["epoch_s"] = row["ms"] * row["steps"] / 1e3 / runs.epoch_share
+            row |= modelled_here(result, row)
+        reference = reference or result
+        runs.verify(result, reference)
+        found.append((row, result))
+    return found
+
+
+def _over_dsp(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with each step over that of dsp among them."""
+    dsp = next((row["ms"] for row in rows if row["system"] == "dsp" and "ms" in row), None)
+    for row in rows:
+        if dsp is not None and "ms" in row:
+            row["over_dsp"] = row["ms"] / dsp
     return rows
 
 
@@ -467,23 +496,23 @@ def _on_more(runs: Runs, row: dict[str, Any], result: TrainResult) -> dict[str, 
 
 
 def _system(
-    runs: Runs, system: str, model: str, step: str
+    runs: Runs, world: int, system: str, model: str, step: str
 ) -> tuple[dict[str, Any], Callable[[], TrainResult]]:
     """The row of a system in "systems", and its run."""
     options: dict[str, Any] = {"cache_ratio": None if system in ("pyg-cpu", "dgl-uva") else SHARED_CACHE}
     if system in FROM_PARTS:
-        options["parts"] = runs.parts(runs.world)
+        options["parts"] = runs.parts(world)
     if system == "lab":
         options["reorder"] = "none"
     row = {
-        "part": "systems", "system": system, "model": model, "gpus": runs.world,
+        "part": "systems", "system": system, "model": model, "gpus": world,
         "step": "captured" if system == "lab" and crew.on_gpu() else step,
     }  # fmt: skip
     return row, functools.partial(
-        runs.run, system, runs.world, model=model, **options, **(STEPS_AS[step] if system != "lab" else {})
+        runs.run, system, world, model=model, **options, **(STEPS_AS[step] if system != "lab" else {})
     )
 
 
 PARTS: tuple[Callable[[Runs], list[dict[str, Any]]], ...] = (
-    _overlap, _scaling, _handover, _swap, _workers, _trace, _systems,
+    _overlap, _scaling, _handover, _swap, _workers, _trace, _systems, _systems_on_fewer,
 )  # fmt: skip

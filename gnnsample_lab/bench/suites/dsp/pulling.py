@@ -28,45 +28,18 @@ STAGES = ("dsp", "csp-async", "csp-fixed", "direct", "pull")
 
 def pulling(session: Session) -> dict[str, Any]:
     """The suite's function."""
-    pool, checked = crew.ranks(session), 0
     counted = verify(session)
     names = crew.names(session, "products-like@0.1" if session.quick else "products-like")
     rows: list[dict[str, Any]] = []
-    world = pool.ranks
     for name in names:
-        found = common.graph(session, name)
-        for part, systems, options in _points(session.quick):
-            weighted = options["weighted"]
-            folder = crew.parts(session, name, world, weighted=weighted)
-            owner = crew.cut_of(session, name, world).owner
-            size = crew.batch_size(found, options.pop("seeds"))
-            if part == "fanout":
-                owner = None  # one hop from vertices of one's own would be local
-            task = {
-                "seconds": crew.seconds(session),
-                "folder": folder,
-                "seeds": crew.seeds_of(found, world, BATCHES, size, owner),
-                **options,
-            }
-            task["expected"] = running.expected(found, task, common.device())
-            of_point = []
-            for system in systems:
-                row = {
-                    "graph": name, "part": part, "system": system, "ranks": world, "batch_size": size,
-                    "fanouts": list(options["fanouts"]), "fanout": options["fanouts"][0],
-                    "draws": "weighted" if weighted else "uniform",
-                }  # fmt: skip
-                times, problem = running.run(pool, task | {"system": system}, world)
-                row |= times or {"error": problem}
-                checked += not problem
-                of_point.append(row)
-                session.say(_line(row))
-            _against(of_point)
-            rows += of_point
+        for world in crew.several(session):
+            for point in _points(session.quick, is_last=world == crew.most_ranks()):
+                rows += _rows_of(session, name, world, *point)
+    checked = sum("error" not in row for row in rows)
     return {
         "settings": {
-            "device": crew.device(), "ranks": world, "batches": BATCHES,
-            "partition": crew.divisions(session, names, world),
+            "device": crew.device(), "ranks": crew.most_ranks(), "batches": BATCHES,
+            "partition": crew.divisions(session, names, crew.most_ranks()),
             "us": "wall time of a mini-batch, one after another, all ranks at once; median of the slowest rank",
             "work": crew.WORK,
             "mb": "bytes of all ranks for a mini-batch of each, as engines count",
@@ -77,13 +50,42 @@ def pulling(session: Session) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _points(quick: bool) -> list[tuple[str, tuple[str, ...], dict[str, Any]]]:
+def _rows_of(
+    session: Session, name: str, world: int, part: str, systems: tuple[str, ...], options: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """A row for each system, all on the same mini-batches."""
+    found, weighted = common.graph(session, name), options["weighted"]
+    size = crew.batch_size(found, options.pop("seeds"))
+    # Seeds are any vertices where there is one hop: from one's own vertices it would be local.
+    owner = None if part == "fanout" else crew.cut_of(session, name, world).owner
+    task = {
+        "seconds": crew.seconds(session), "folder": crew.parts(session, name, world, weighted=weighted),
+        "seeds": crew.seeds_of(found, world, BATCHES, size, owner), **options,
+    }  # fmt: skip
+    task["expected"] = running.expected(found, task, common.device())
+    rows = []
+    for system in systems:
+        row = {
+            "graph": name, "part": part, "system": system, "ranks": world, "batch_size": size,
+            "fanouts": list(options["fanouts"]), "fanout": options["fanouts"][0],
+            "draws": "weighted" if weighted else "uniform",
+        }  # fmt: skip
+        times, problem = running.run(crew.ranks(session), task | {"system": system}, world)
+        rows.append(row | (times or {"error": problem}))
+        session.say(_line(rows[-1]))
+    _against(rows)
+    return rows
+
+
+def _points(quick: bool, is_last: bool) -> list[tuple[str, tuple[str, ...], dict[str, Any]]]:
+    """Part, systems and options of each point; one hop on the most ranks alone: the bytes of either way grow alike with
+    the remote share, and cross at the same fanout."""
     usual = {"fanouts": crew.FANOUTS, "replace": False, "seeds": crew.BATCH}
     found = [
         ("biased", BIASED[: 3 if quick else None], {**usual, "weighted": True}),
         ("stages", STAGES[: 2 if quick else None], {**usual, "weighted": False}),
     ]  # fmt: skip
-    for fanout in QUICK_CROSSING if quick else CROSSING:
+    for fanout in () if not is_last else QUICK_CROSSING if quick else CROSSING:
         options = {"fanouts": (fanout,), "replace": True, "weighted": False, "seeds": SEEDS_OF_A_HOP}
         found.append(("fanout", ("pull", "dsp"), options))
     return found
@@ -128,5 +130,5 @@ def crossing(points: list[tuple[float, float]]) -> float | None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    what = f"{row['graph']}, {row['part']}, {row['fanouts']}, {row['system']}"
+    what = f"{row['graph']}, {row['ranks']} ranks, {row['part']}, {row['fanouts']}, {row['system']}"
     return f"{what}: {row['error']}" if "error" in row else f"{what}: {row['us']:.0f} us, {row['mb']:.2f} MB"

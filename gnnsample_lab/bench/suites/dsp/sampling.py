@@ -50,12 +50,12 @@ def sampling(session: Session) -> dict[str, Any]:
         layers = session.piece(
             (name, "layers"), functools.partial(_layer_rows, session, pool, name, found, size)
         )
-        walks = session.piece(
-            (name, "walks"), functools.partial(_walk_rows, session, pool, name, found, size)
-        )
         rows += _with_epochs(name, found, more, crew.MODELLED_GPUS)
         rows += _with_epochs(name, found, layers, 1) + _with_epochs(name, found, on_more(layers), 1)
-        rows += walks
+        for world in crew.several(session):
+            rows += session.piece(
+                (name, "walks", world), functools.partial(_walk_rows, session, pool, name, found, world, size)
+            )
     checked = sum("error" not in row for row in rows if not is_modelled(row))
     return {
         "settings": {
@@ -214,7 +214,7 @@ def _layer_rows(session: Session, pool: Any, name: str, found: Any, size: int) -
         )
     one, work, wanted = _whole_layers(found, every, step)
     rows.append({**usual, "system": "lab, whole graph", "gpus": 1, "by": common.device(), **one, **work})
-    for world in [n for n in crew.tried_worlds(session) if n > 1 or n == pool.ranks]:
+    for world in crew.several(session):
         for system, method in METHODS.items():
             task = {
                 "folder": crew.parts(session, name, world), "batches": every, "step_size": step,
@@ -243,11 +243,12 @@ def _tried(
     return {**row, **crew.slowest(results), **work, "by": results[0]["by"]}
 
 
-def _walk_rows(session: Session, pool: Any, name: str, found: Any, size: int) -> list[dict[str, Any]]:
-    """DeepWalk on one device with the whole graph, and on all ranks with parts, from the same roots."""
+def _walk_rows(
+    session: Session, pool: Any, name: str, found: Any, world: int, size: int
+) -> list[dict[str, Any]]:
+    """DeepWalk on one device with the whole graph, and on so many ranks with parts, from the same roots."""
     import gnnsample_lab as lab
 
-    world = pool.ranks
     by_rank = crew.seeds_of(found, world, BATCHES, size)
     every = [np.concatenate([given[i] for given in by_rank]) for i in range(BATCHES)]
     app = lab.apps.DeepWalk(WALK_LENGTH, weighted=False)
@@ -273,7 +274,7 @@ def _walk_rows(session: Session, pool: Any, name: str, found: Any, size: int) ->
     for row in rows:
         if "us" in row:
             row["over_dsp"] = row["us"] / base if base else None
-    session.say(f"{name}, walks: " + ", ".join(map(_time, rows)))
+    session.say(f"{name}, {world} ranks, walks: " + ", ".join(map(_time, rows)))
     return rows
 
 

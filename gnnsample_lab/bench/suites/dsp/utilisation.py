@@ -113,7 +113,7 @@ def trained(
             graph, MODEL, replace(find(system), partition=crew.division(session, name, world)), epochs=epochs,
             hidden=HIDDEN, batch_size=size, fanouts=crew.FANOUTS, evaluate=evaluate, progress=False,
             dropout=0.0, pick="floyd", cache_ratio=CACHE_RATIO if find(system).cache else None,
-            ranks=crew.ranks(session) if world == crew.most_ranks() > 1 else world, device=common.device(),
+            ranks=crew.ranks_of(session, world) if world > 1 else 1, device=common.device(),
         )  # fmt: skip
 
     return session.kept(("dsp", "trained", name, system, world, epochs, size, evaluate), make)

@@ -32,12 +32,11 @@ def figure14a(session: Session) -> dict[str, Any]:
     for system in SYSTEMS:
         alone = None
         for gpus in sorted({1, *crew.worlds()}):
-            warm = gpus == crew.most_ranks() > 1
             result = train(
                 graph, "gcn", system, epochs=QUICK_EPOCHS if session.quick else EPOCHS, batch_size=size * gpus,
                 fanouts=common.FANOUTS,
                 cache_gb=left if system != "dgl" else None, evaluate=False, progress=False,
-                device=common.device(), ranks=crew.ranks(session) if warm else gpus,
+                device=common.device(), ranks=crew.ranks_of(session, gpus) if gpus > 1 else 1,
             )  # fmt: skip
             epoch = common.median_epoch(result).steady
             alone = alone or epoch.total_us

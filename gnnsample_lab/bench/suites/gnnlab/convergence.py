@@ -8,6 +8,7 @@ from typing import Any
 from gnnsample_lab.bench import common
 from gnnsample_lab.bench import convergence as shared
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suites.dsp import crew
 
 from . import runs
 from .extraction import MODELS
@@ -45,7 +46,7 @@ def _curve(session: Session, name: str, system: str) -> dict[str, Any]:
         "cache_ratio": runs.cache_ratio(session, task),
     }  # fmt: skip
     if gpus > 1:
-        options["ranks"] = runs.ranks(session, gpus)
+        options["ranks"] = crew.ranks_of(session, gpus)
         if task.is_factored:
             options |= {"samplers": 1, "switching": False}
         else:

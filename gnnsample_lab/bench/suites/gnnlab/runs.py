@@ -142,19 +142,6 @@ def available(session: Session) -> tuple[int, ...]:
     return tuple(n for n in (1, 2, 4) if n <= there)
 
 
-def ranks(session: Session, count: int) -> Any:
-    """Warm processes, a GPU each; kept, since a start takes as long as some runs."""
-    from gnnsample_lab.distributed import Ranks
-
-    def make() -> Any:
-        if count == crew.most_ranks():
-            return crew.ranks(session)  # those of other papers' suites in this run
-        session.say(f"starting {count} ranks")
-        return Ranks(count, device=common.device(), timeout_s=300, collective_timeout_s=120)
-
-    return session.kept(("ranks", count), make)
-
-
 def loaded(session: Session, name: str) -> Any:
     """The graph with features in host memory.
 
@@ -218,7 +205,7 @@ def measured(session: Session, task: Task) -> Measured:
             "cache_ratio": cache_ratio(session, task), "executor": task.executor, "evaluate": False, "progress": False,
         }  # fmt: skip
         if task.gpus > 1:
-            options["ranks"] = ranks(session, task.gpus)
+            options["ranks"] = crew.ranks_of(session, task.gpus)
             if task.is_factored:
                 more = {"samplers": task.samplers, "switching": task.switching, "staleness": task.staleness}
                 options |= more
@@ -364,7 +351,7 @@ def exchange_s(session: Session, task: Task) -> float:
     size = sum(p.numel() for p in model.parameters())
 
     def make() -> float:
-        times = ranks(session, world).run(exchange_on_rank, size, trainers, task.is_factored)
+        times = crew.ranks_of(session, world).run(exchange_on_rank, size, trainers, task.is_factored)
         return max(s for s in times if s is not None)
 
     return session.kept(("exchange", world, trainers, size, task.is_factored), make)  # type: ignore[no-any-return]
@@ -521,7 +508,7 @@ def verify(session: Session) -> dict[str, Any]:
         counted = 0
         ways: dict[str, dict[str, Any]] = {"the factored design on one device": {"executor": "factored"}}
         if 2 in available(session):
-            pool = ranks(session, 2)
+            pool = crew.ranks_of(session, 2)
             ways["time sharing on two ranks"] = {"executor": "serial", "ranks": pool}
             ways["one sampler, one trainer"] = {
                 "executor": "factored", "ranks": pool, "samplers": 1, "switching": False,
