@@ -147,6 +147,8 @@ def test_memory_and_similarity_by_stage(session) -> None:
     assert rows["sample"]["gb"] == pytest.approx(topology / 1e9, rel=1e-4)
     assert rows["extract"]["gb"] == pytest.approx(0.21 * graph.feat.nbytes / 1e9, rel=1e-4)
     assert rows["sample, scratch"]["gb"] is None, "a CPU has no pools"
+    assert len({(row["rows_per_batch"], row["picks_per_batch"]) for row in rows.values()}) == 1
+    assert rows["train"]["rows_per_batch"] > 0 < rows["train"]["picks_per_batch"]
     assert (
         0 < rows["sample"]["similarity_percent"] <= 100 and 0 < rows["extract"]["similarity_percent"] <= 100
     )

@@ -80,6 +80,7 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
     )
     # Rows with bytes alone; times of CPU ranks say nothing about NVLink, so that bytes are the one target.
     volumes = {row["method"]: row["volume"] for row in rows if "us" not in row}
+    assert len({(row["rows"], row["edges"]) for row in rows if "us" not in row}) == 1, "for the same work"
     assert list(volumes) == ["pull", "csp", "direct"] and min(volumes.values()) > 0
     assert all(row["fanout"] == 2 and row["remote_degree"] > 2 for row in rows if "us" not in row)
     assert [target.what for target in targets.ladder(record)] == [

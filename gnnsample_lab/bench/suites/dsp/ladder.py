@@ -327,7 +327,8 @@ def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     """
     graph = _graph(rank, task["graph"])
     if task["method"] == REPLICATED or task["method"] == WHOLE:
-        return _timed(rank, task, _Whole(rank, task, graph), {"remote_share": 0.0})
+        whole = _Whole(rank, task, graph)
+        return _timed(rank, task, whole, whole.facts())
     expected = _expected(rank, task, graph)
     try:
         way = _Parts(rank, task, graph)
@@ -347,10 +348,7 @@ def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _timed(rank: Any, task: dict[str, Any], way: Any, facts: dict[str, Any]) -> dict[str, Any]:
-    batch, most = way.one(0), task["passes"]
-    facts = {"rows": int(batch.num_nodes), "edges": int(batch.num_edges), **facts}
-    del batch
-    together = TOGETHER if task["method"] in READS else TOGETHER_CSP
+    most, together = task["passes"], TOGETHER if task["method"] in READS else TOGETHER_CSP
     _fill_pool(rank)
     one = _passes(rank, way.one, 1, most)
     # `sample_many` tries how many to launch at once, and keeps what was the fastest then.
@@ -467,6 +465,11 @@ def _fanouts(task: dict[str, Any]) -> list[int]:
     return [task["fanout"]] * task["hops"]
 
 
+def _work(batch: Any) -> dict[str, int]:
+    """What rows have to share before their times or bytes compare."""
+    return {"rows": int(batch.num_nodes), "edges": int(batch.num_edges)}
+
+
 def _whole_sampler(
     rank: Any, task: dict[str, Any], graph: Any, strategy: str = "captured"
 ) -> NeighborSampler:
@@ -500,6 +503,9 @@ class _Whole:
     def captured(self) -> Any:
         """The engine whose mini-batches are CUDA graphs, on a GPU: the strategy that reads peers' lists, too."""
         return _whole_sampler(*self.given)._engine
+
+    def facts(self) -> dict[str, Any]:
+        return {**_work(self.one(0)), "remote_share": 0.0}
 
 
 class _Parts:
@@ -558,7 +564,7 @@ class _Parts:
         return int(everything.offsets[min(enough, len(everything.ids))]) * width
 
     def facts(self) -> dict[str, Any]:
-        """Bytes of a batch by kind, what is kept on this rank, and what share of its reads is remote."""
+        """Work and bytes, by kind, of a batch, what is kept on this rank, and what share of its reads is remote."""
         engine: Any = self.sampler.engine
         for i in range(WARM_UP if self.task["method"] == "csp-fixed" else 0):
             self.one(i)
@@ -576,7 +582,7 @@ class _Parts:
             is_remote[hot.ids] = False
         read = sum(int(p.counts[is_remote[p.frontier]].sum()) for p in host.picks)
         return {
-            "volume": traffic.volume, "by_kind": traffic.by_kind, "ideal": traffic.ideal,
+            **_work(host), "volume": traffic.volume, "by_kind": traffic.by_kind, "ideal": traffic.ideal,
             "kept_bytes": dict(getattr(engine, "topology_bytes", {})),
             "budget_percent": None if self.budget is None else round(100 * self.budget / self.topology, 2),
             "remote_share": read / max(1, host.num_edges),

@@ -169,8 +169,8 @@ SUITES = (
         "gnnlab-fig3", "suites.gnnlab.breakdown.figure3",
         "what each stage holds on the GPU, and how alike it is from one epoch to the next",
         rests_on=("similarity",), columns={
-            "stage": "stage", "GB": "gb", "% of all": "percent", "shared by epochs": "shared",
-            "similarity of epochs %": "similarity_percent",
+            "stage": "stage", **SEEDS_A_BATCH, **WORK_A_BATCH, "GB": "gb", "% of all": "percent",
+            "shared by epochs": "shared", "similarity of epochs %": "similarity_percent",
         },
         paper=_part("figure 3", papers.FIGURE3, ("graph", "stage"), {"paper GB (full size)": "gb"}),
         needs_gpu=False, notes=_notes,

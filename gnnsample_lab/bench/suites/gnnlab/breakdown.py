@@ -83,7 +83,7 @@ def figure3(session: Session) -> dict[str, Any]:
     for name in names:
         found = runs.loaded(session, name)
         shared, apart = runs.ratios(session, name, MODEL)
-        expanded, needed, touched = _footprints(session, name)
+        expanded, needed, work = _footprints(session, name)
         scratch, training = _working(session, name)
         parts: list[dict[str, Any]] = [
             {"stage": "sample", "of": "topology", "bytes": topology_bytes(found), "shared": "yes", **expanded},
@@ -99,8 +99,12 @@ def figure3(session: Session) -> dict[str, Any]:
         for part in parts:
             size = part.pop("bytes")
             part |= {"gb": None if size is None else size / 1e9, "percent": size and 100 * size / total}
-            rows.append({"graph": name, "model": MODEL, "batch_size": runs.batch_size(session, name), **part})
-        session.say(f"{name}: a mini-batch needs {touched:.1%} of the vertices")
+            rows.append(
+                {"graph": name, "model": MODEL, "batch_size": runs.batch_size(session, name), **work, **part}
+            )
+        session.say(
+            f"{name}: a mini-batch needs {work['rows_per_batch'] / found.num_nodes:.1%} of the vertices"
+        )
     return runs.record(
         session, names, rows,
         similarity_percent=f"of two epochs, over the {SIMILAR:.0%} of the vertices that are visited most: vertices "
@@ -109,24 +113,26 @@ def figure3(session: Session) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _footprints(session: Session, name: str) -> tuple[dict[str, Any], dict[str, Any], float]:
-    """Similarity of two epochs for sampling and for extraction; the share of the vertices that a mini-batch needs."""
+def _footprints(session: Session, name: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+    """Similarity of two epochs for sampling and for extraction; rows and picks of a mini-batch, means of both."""
     graph = common.graph(session, name)
     sampler = common.sampler(graph, *MODELS[MODEL])
     seeds, size = common.train_seeds(graph), runs.batch_size(session, name)
-    epochs, rows, batches = [], 0, 0
+    epochs, rows, picks, batches = [], 0, 0, 0
     for number in range(2):
         expanded, needed = Counter(graph.num_nodes), Counter(graph.num_nodes)
         for batch in sampler.epoch(seeds, size, epoch=number):
             expanded.add(batch.blocks[0].dst)
             needed.add(batch.node_ids)
-            rows, batches = rows + int(batch.node_ids.size), batches + 1
+            rows, picks = rows + int(batch.num_nodes), picks + int(batch.num_edges)
+            batches += 1
         epochs.append((expanded.result(), needed.result()))
     alike = [
         {"similarity_percent": 100 * float(epoch_similarity(first, second, SIMILAR))}
         for first, second in zip(*epochs, strict=True)
     ]
-    return alike[0], alike[1], rows / batches / graph.num_nodes
+    work = {"rows_per_batch": round(rows / batches), "picks_per_batch": round(picks / batches)}
+    return alike[0], alike[1], work
 
 
 def _steps(session: Session, name: str) -> Iterator[tuple[str, int]]:
