@@ -5,11 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import numpy as np
-
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
-from gnnsample_lab.graph import catalogue
+from gnnsample_lab.bench.suites import catalogued
 
 from . import papers
 
@@ -48,18 +46,4 @@ def parameters(session: Session) -> dict[str, Any]:
 
 def graphs(session: Session) -> dict[str, Any]:
     """Table 3, from the catalogue: nothing is generated."""
-    rows, facts = [], {}
-    for name in session.graphs(*papers.GRAPHS):
-        found = catalogue.entry(name.partition("@")[0])
-        nodes, edges, features = (int(found[f"num_{what}"]) for what in ("nodes", "edges", "features"))
-        rows.append({
-            "graph": name, "num_nodes": nodes, "num_edges": edges, "average_degree": edges / nodes,
-            "num_features": features, "train": int(found["num_train"]),
-            "topology_gb": (edges * np.dtype(np.int32).itemsize + 8 * (nodes + 1)) / 1e9,
-            "feature_gb": nodes * features * np.dtype(np.float32).itemsize / 1e9,
-        })  # fmt: skip
-        facts[name] = {"name": name, "title": f"{name} (synthetic)", "is_synthetic": True, "version": None}
-    return {
-        "settings": {"topology_gb": "lists of 4-byte ids and 8-byte offsets", "feature_gb": "4 bytes a feature"},
-        "verification": {"graphs_in_the_catalogue": len(rows)}, "graphs": facts, "rows": rows,
-    }  # fmt: skip
+    return catalogued.table(session, papers.GRAPHS, "gb")

@@ -86,6 +86,21 @@ SUITES = (
         needs_gpu=False,
     ),
     Suite(
+        "gnnlab-table3", "suites.gnnlab.datasets.table3", "table 3: GNNLab's graphs beside their twins; needs no GPU",
+        columns={
+            "nodes": "num_nodes", "edges": "num_edges", "features": "num_features", "training": "train",
+            "topology GiB": "topology_gib", "features GiB": "feature_gib",
+        },
+        paper=_part(
+            "table 3", papers.TABLE3, ("graph",),
+            {
+                "paper nodes": "num_nodes", "paper edges": "num_edges", "paper features": "num_features",
+                "paper training": "train", "paper topology GiB": "topology_gib", "paper features GiB": "feature_gib",
+            },
+        ),
+        needs_gpu=False,
+    ),
+    Suite(
         "gnnlab-fig4", "suites.gnnlab.extraction.figure4",
         "extract time and hit rate over cache ratio and dimension",
         rests_on=("hit rate",), columns=as_recorded({
