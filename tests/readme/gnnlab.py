@@ -25,7 +25,7 @@ from tests.notebooks.recorded import (
     whole,
 )
 from tests.readme.rows import Phrases, cards, row
-from tests.readme.words import became, in_full, labels, line, series, sizes, values
+from tests.readme.words import became, full_size, in_full, labels, line, series, sizes, values
 
 
 def averaged(found: Sequence[float], paper: float, unit: str = "%") -> str:
@@ -247,6 +247,20 @@ def stages(table1: Record, fig3: Record) -> Phrases:
         f"what a stage needs is {span(alike, '%', whole)} alike in two epochs",
         f"of what all stages need, sampling takes {span(scratch, '%')} for a while",
         unlike(table1),
+    ]
+
+
+@row("GNNLab", "table 3", "gnnlab-table3")
+def graphs(table3: Record) -> Phrases:
+    off = [
+        abs(ours[field] / theirs[field] - 1)
+        for ours, theirs in zip(rows(table3), rows(table3["paper"]), strict=True)
+        for field in ("num_nodes", "num_edges", "num_features", "train")
+    ]
+    return [
+        Said("done", full_size(table3, 4)),
+        "vertices, edges, features and training sets of the twins in full size are within "
+        f"{whole(100 * max(off))} % of what the paper has",
     ]
 
 
