@@ -6,7 +6,9 @@ of it. ``test_claims.py`` finds the prompts that nobody checks.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,17 @@ def cells(number: str) -> list[Any]:
     (path,) = FOLDER.glob(f"{number}_*.ipynb")
     found: list[Any] = nbformat.read(path, as_version=4).cells
     return found
+
+
+def run_cells(number: str, scope: dict[str, Any], *ids: str) -> str:
+    """Run these code cells of the notebook in ``scope``, one after the other; returns what they print."""
+    sources = {cell.id: cell.source for cell in cells(number)}
+    said = io.StringIO()
+    scope.setdefault("__name__", "__main__")  # as in a notebook: ranks get its functions by value
+    with contextlib.redirect_stdout(said):
+        for name in ids:
+            exec(compile(sources[name], name, "exec"), scope)
+    return said.getvalue()
 
 
 def says(number: str, sentence: str) -> bool:

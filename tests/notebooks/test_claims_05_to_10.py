@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,11 +15,13 @@ from gnnsample_widgets import (
     RanksExplorer,
     TrainingExplorer,
     many_gpus,
+    pipelines,
 )
 from gnnsample_widgets.explorers.sampling.id_map import faulty_ids
+from gnnsample_widgets.graphs import draw_seeds
 
 import gnnsample_lab as lab
-from tests.notebooks.claims import Opened, claim
+from tests.notebooks.claims import Opened, claim, run_cells
 
 pytestmark = pytest.mark.exhaustive  # minutes in all; that every sentence is there is tested each time
 
@@ -247,6 +250,31 @@ def test_one_gpu_samples_before_it_trains(pipeline: Opened) -> None:
     assert "samples the whole epoch before it trains" in pipeline.explorer._summary.value
 
 
+@pytest.mark.slow
+@claim(
+    "09",
+    "In turns misses as little as the trainer alone, and brings topology and cache into each rank again, every epoch, "
+    "while nothing else runs.",
+    "But nobody trains before all is sampled.",
+    "What is saved is the link to the host",
+)
+def test_ways_to_share_two_ranks() -> None:
+    small = lab.load("arxiv-like", scale=0.02, use_cache=False)
+    with lab.distributed.Ranks(2, device="cpu") as pair:
+        scope = {"g": small, "ranks": pair, "pipelines": pipelines, "np": np}
+        said = run_cells("09", scope, "turns", "handover", "handover-bytes")
+    together, apart, peers, turns = scope["ways"].values()
+    missed = [run.epochs[0].bytes_moved for run in (together, apart, peers, turns)]
+    assert missed[0] > missed[1] == missed[2] == missed[3] > 0
+    assert all(m.topology > 0 and m.cache > 0 for m in turns.memory)
+    loads = [e for e in turns.epochs[0].events if e.stage in ("load topology", "load cache")]
+    assert len(loads) == 4
+    sampled = max(e.end_us for e in turns.epochs[0].events if e.stage == "sample")
+    assert sampled <= min(e.start_us for e in turns.epochs[0].events if e.stage == "train")
+    assert peers.losses == apart.losses and said.count("True") == 2
+    assert re.search(r"'peer': samples of [\d.]+ MB, 0.0 MB to and from host memory", said)
+
+
 # ---- 10 -------------------------------------------------------------------------------------------------------------
 
 
@@ -314,3 +342,78 @@ def test_padding_by_batch_size(ranks: Opened) -> None:
 def test_more_ranks_more_remote_picks(ranks: Opened) -> None:
     shares = [remote(ranks(num_ranks=count, parts_by="random")) for count in (2, 4)]
     assert shares[0] < shares[1]
+
+
+@pytest.fixture(scope="module")
+def shared(graph: Any) -> Iterator[dict[str, Any]]:
+    """What the notebook's cells have defined before those below, on two CPU ranks."""
+    scope: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_DEVICE", "cpu")
+        patch.setattr(lab, "load_default", lambda **_: graph)
+        run_cells("10", scope, "setup", "cut")
+    scope |= {"seeds": draw_seeds(graph, 512, 0), "label": ""}
+    run_cells("10", scope, "cache")
+    yield scope
+    many_gpus.close_ranks()
+
+
+@claim(
+    "10",
+    "With half of the room less than half of the reads go to the host",
+    "Between the ranks nothing changes: by `csp` an owner draws, wherever its list lies.",
+)
+def test_half_of_the_room_keeps_more_than_half_of_the_reads(shared: dict[str, Any]) -> None:
+    run_cells("10", shared, "spill")
+    by_room = dict(zip(shared["rooms"], shared["from_host"]))
+    assert by_room[100] == 0 < by_room[50] < by_room[0] / 2
+    assert len({sum(int(t.by_peer.sum()) for t in both) for both in shared["spilled"]}) == 1
+
+
+@claim("10", "so a good cut keeps it at home; its first step always is")
+def test_a_good_cut_keeps_walks_at_home(shared: dict[str, Any]) -> None:
+    said = run_cells("10", shared, "walks")
+    good, chance = (float(share) / 100 for share in re.findall(r"([\d.]+)% of [\d,]+ steps", said))
+    assert good < chance < 0.5, "all steps but the first go either way"
+    for mine, paths, _ in shared["walked"]:
+        owners = np.asarray(shared["cut"].owner)
+        assert len(paths) == len(mine) and len(set(owners[shared["seeds"][mine]])) == 1
+
+
+@claim(
+    "10",
+    "What a hop moves grows with what the hop before has reached, and what a layer moves with its bound.",
+    "Most of it is **weights**, the sums that all ranks have to know.",
+)
+def test_layers_are_bounded_and_hops_grow(shared: dict[str, Any]) -> None:
+    said = run_cells("10", shared, "walks", "layers", "layers-kinds")
+    hops, layers = zip(*((float(a), float(b)) for a, b in re.findall(r"([\d.]+) kB; .* ([\d.]+) kB", said)))
+    assert hops[2] - hops[1] > 2 * (layers[2] - layers[1])
+    assert layers[2] - layers[1] == pytest.approx(layers[1] - layers[0], rel=0.1)
+    kinds = shared["kinds_of_layers"]
+    assert kinds["weights"] > sum(kinds.values()) / 2
+
+
+@claim(
+    "10",
+    "Partitioned caches of two ranks hold twice as many different rows. They leave fewer to the host, and pay for it "
+    "with rows that come from the peer",
+    "With owners the position lists take half of the memory, and positions have to be asked for.",
+)
+def test_partitioned_caches_leave_fewer_rows_to_the_host(shared: dict[str, Any]) -> None:
+    said = run_cells("10", shared, "rows-of-ranks", "rows")
+    found = re.findall(r"(\d+)% peer, +(\d+)% host; +([\d,.]+) kB.*lists of +([\d,.]+) kB", said)
+    owners, everywhere, read, alone = ([float(n.replace(",", "")) for n in line] for line in found)
+    assert owners[:2] == everywhere[:2] == read[:2] and owners[1] < alone[1] and alone[0] == 0 < owners[0]
+    assert (
+        owners[3] == pytest.approx(everywhere[3] / 2, rel=0.01) and owners[2] > everywhere[2] > alone[2] == 0
+    )
+
+
+@claim("10", "By the bytes from the host most of the memory belongs to the rows here")
+def test_most_of_the_memory_belongs_to_the_rows(shared: dict[str, Any]) -> None:
+    run_cells("10", shared, "rows-of-ranks", "split")
+    least, splits = shared["least"], shared["splits"]
+    assert least.feature_bytes > least.topology_bytes
+    assert max(splits, key=lambda split: split.topology_host) is splits[-1]
+    assert max(splits, key=lambda split: split.feature_host) is splits[0]

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from gnnsample_widgets import PipelineExplorer, pipelines
+from gnnsample_widgets import PipelineExplorer, pipelines, training
 
 import gnnsample_lab as lab
 from gnnsample_lab.pipeline.records import EpochRecord, StageEvent, TrainResult
@@ -92,6 +92,11 @@ def test_what_a_graph_lacks_is_said_in_one_line(capsys: pytest.CaptureFixture[st
     )
     assert line.endswith("Nothing is trained here; the rest goes on without.")
     assert pipelines.without_a_leader(None) == []
+    assert pipelines.factored_runs(bare, object()) == {} and pipelines.handed_over(bare, object()) == 0
+    capsys.readouterr()
+    trained = lab.load("arxiv-like", scale=0.02, use_cache=False)
+    assert pipelines.factored_runs(trained, None) == {} and pipelines.handed_over(trained, None) == 0
+    assert capsys.readouterr().out == ""
 
 
 def test_without_pytorch_no_rank_starts(
@@ -151,6 +156,31 @@ def test_real_runs_train_on_the_same_mini_batches(pair: Any) -> None:
     assert [row.gpus for row in error.rows] == [2, 2] and all(row.measured_s > 0 for row in error.rows)
     assert len(pipelines.beside_model(one)) == len(pipelines.beside_model(two)) == 2
     assert [report.passed for report in reports] == [False, True] and reports[0].cycle() == (0, 1)
+
+
+@pytest.mark.slow
+def test_ways_to_share_two_ranks_have_the_same_memory(pair: Any) -> None:
+    pytest.importorskip("torch")
+    graph = lab.load("arxiv-like", scale=0.02, use_cache=False)
+    ways = pipelines.factored_runs(graph, pair, cached=0.1, steps=4)
+    room = graph.indptr.nbytes + graph.indices.nbytes + 0.1 * graph.feat.nbytes
+    for name, run in ways.items():
+        assert sorted(run.batch_ids) == [0, 1, 2, 3], name
+        for memory in run.memory:
+            rows = memory.cached * graph.feat.nbytes
+            held = max(memory.topology, rows) if run.settings["swap"] else memory.topology + rows
+            assert held <= room + graph.feat[:1].nbytes, name
+    assert ways[pipelines.BY_PEERS].losses == ways[pipelines.APART].losses
+    assert ways[pipelines.TOGETHER].cache_ratio < ways[pipelines.APART].cache_ratio
+    short = training.short_run(graph, 4, min(256, len(graph.splits["train"]) // 4))
+    batches = list(
+        lab.NeighborSampler(short, [15, 10], pick="floyd", device="cpu").epoch(
+            short.splits["train"], len(short.splits["train"]) // 4
+        )
+    )
+    blocks = [block for batch in batches for block in batch.blocks]
+    needed = sum(b.node_ids.nbytes for b in batches) + sum(b.indptr.nbytes + b.indices.nbytes for b in blocks)
+    assert len(batches) == 4 and needed < pipelines.handed_over(graph, pair, steps=4) < needed + 4 * 1024
 
 
 def test_what_the_notebook_asks_of_busy_gpus_has_an_answer() -> None:

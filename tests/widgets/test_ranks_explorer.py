@@ -229,6 +229,29 @@ def test_visits_are_the_frontiers_of_whole_samples(graph: lab.Graph, hops: int, 
     assert (visits == expected).all() and visits.max() > 1
 
 
+@pytest.mark.parametrize("by", ["owner", "equal"])
+def test_loads_are_the_rows_of_whole_samples(graph: lab.Graph, by: str) -> None:
+    cut = many_gpus.divide(graph, 2, "range")
+    expected = np.zeros(graph.num_nodes, int)
+    sampler = lab.NeighborSampler(graph, [3, 3], device="cpu", seed=5)
+    for number in range(1, many_gpus.VISITED + 1):
+        seeds = draw_seeds(graph, 8, 1000 * number + 5)
+        for rank, equal in enumerate(np.array_split(seeds, 2)):
+            mine = seeds[cut.owner[seeds] == rank] if by == "owner" else equal
+            if len(mine):
+                np.add.at(expected, sampler.sample(mine, batch_id=number).node_ids, 1)
+    loads = many_gpus.count_rows(graph, cut, 2, 8, 3, 2, by, 5)
+    assert (loads == expected).all() and loads.max() > 1
+
+
+def test_parts_are_saved_with_rows_where_they_are_wanted(graph: lab.Graph) -> None:
+    cut = many_gpus.divide(graph, 2, "range")
+    part, bare = (
+        lab.distributed.open_part(save(graph, cut), 1) for save in (many_gpus.save_with_rows, many_gpus.save)
+    )
+    assert np.array_equal(part.feat, graph.feat[part.vertices]) and bare.feat is None
+
+
 def test_copies_promise_nothing_where_no_rank_visits_a_list_of_another(graph: lab.Graph) -> None:
     cut = many_gpus.divide(graph, 2, "range")
     for by, hops in (("owner", 1), ("equal", 1), ("owner", 2)):

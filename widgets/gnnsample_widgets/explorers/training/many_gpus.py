@@ -6,6 +6,7 @@ import atexit
 import importlib.util
 import shutil
 import tempfile
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,12 +84,21 @@ def divide(host: Any, num_ranks: int, parts_by: str) -> Any:
 
 def save(host: Any, cut: Any) -> str:
     """The parts as files that the ranks open: in the cache folder, else in a folder of this process."""
+    return _saved(host, cut, False)
+
+
+def save_with_rows(host: Any, cut: Any) -> str:
+    """The same with the rows of each part's features."""
+    return _saved(host, cut, True)
+
+
+def _saved(host: Any, cut: Any, features: bool) -> str:
     try:
-        return str(lab.distributed.save_parts(host, cut, features=False))
+        return str(lab.distributed.save_parts(host, cut, features=features))
     except PermissionError:
         folder = tempfile.mkdtemp(prefix="lab-parts-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        return str(lab.distributed.save_parts(host, cut, folder, features=False))
+        return str(lab.distributed.save_parts(host, cut, folder, features=features))
 
 
 def settings(fanout: int, hops: int, by: str, seed: int) -> dict[str, Any]:
@@ -108,19 +118,39 @@ def count_visits(
     # Whom the last hop picks, nobody expands any more: what the hops before have reached is its frontier.
     sampler = lab.NeighborSampler(host, [fanout] * (hops - 1), device="cpu", seed=seed) if hops > 1 else None
     visits = np.tile(_unvisited(host), (num_ranks, 1))
+    for i, rank, mine in _other_slices(host, cut, num_ranks, batch_size, by, seed):
+        frontiers = [mine]
+        if sampler is not None and len(mine):
+            batch = sampler.sample(mine, batch_id=i)
+            frontiers = [*(picks.frontier for picks in batch.picks), batch.node_ids]
+        for frontier in frontiers:
+            visits[rank, frontier] += 1  # a frontier's vertices are distinct
+    return visits
+
+
+def count_rows(
+    host: Any, cut: Any, num_ranks: int, batch_size: int, fanout: int, hops: int, by: str, seed: int
+) -> np.ndarray:
+    """How often ranks load the row of each vertex in the batches of :func:`count_visits`, together, ``int64[N]``."""
+    sampler = lab.NeighborSampler(host, [fanout] * hops, device="cpu", seed=seed)
+    loads = np.zeros(host.num_nodes, dtype=np.int64)
+    for i, _, mine in _other_slices(host, cut, num_ranks, batch_size, by, seed):
+        if len(mine):
+            loads[sampler.sample(mine, batch_id=i).node_ids] += 1
+    return loads
+
+
+def _other_slices(
+    host: Any, cut: Any, num_ranks: int, batch_size: int, by: str, seed: int
+) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Number of the batch, rank and its seeds, for batches beside the one that is looked at."""
     for i in range(1, VISITED + 1):
         seeds = draw_seeds(host, batch_size, 1000 * i + seed)
         for rank in range(num_ranks):
             mine = (
                 seeds[cut.owner[seeds] == rank] if by == "owner" else np.array_split(seeds, num_ranks)[rank]
             )
-            frontiers = [mine]
-            if sampler is not None and len(mine):
-                batch = sampler.sample(mine, batch_id=i)
-                frontiers = [*(picks.frontier for picks in batch.picks), batch.node_ids]
-            for frontier in frontiers:
-                visits[rank, frontier] += 1  # a frontier's vertices are distinct
-    return visits
+            yield i, rank, mine
 
 
 def list_bytes(host: Any, room: float) -> int:

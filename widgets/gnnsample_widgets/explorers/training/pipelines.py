@@ -9,12 +9,15 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
+from gnnsample_lab.pipeline.factored.slots import header_of, pack
 from gnnsample_lab.readable import percent
+from gnnsample_lab.systems.features import topology_bytes
 
+from ...graphs import seed_pool
 from ...shell.controls import Choice, Control, Slider, Switch
 from ...shell.explorer import Explorer
 from ...shell.recipe import Panels, Recipe, Where
-from .training import PICK, short_run, trainable
+from .training import PICK, short_run, trainable, untrainable
 
 EXECUTORS = ["serial", "overlapped", "timeshared", "factored"]
 BATCHES = 64
@@ -22,6 +25,8 @@ BATCHES = 64
 SAMPLE_S = 0.01
 """Modelled seconds to sample one of them."""
 MOST_GPUS = 8
+FANOUTS = [15, 10]
+"""Of the real runs."""
 TENTHS = [2, 3, 5, 7, 10, 13, 15, 20, 27, 30, 40, 50, 60, 80]
 
 
@@ -257,28 +262,72 @@ def real_runs(
     """
     if not trainable(graph) or ranks is None:
         return []
-    batch_size = min(256, max(1, len(graph.splits["train"]) // steps))
-    small = short_run(graph, steps, batch_size)
-    device = "cpu" if ranks.backend == "gloo" else "cuda"
+    small, options = _short(graph, ranks, steps)
     return [
         lab.train(
-            small,
-            "sage",
-            epochs=3,
-            batch_size=batch_size,
-            fanouts=[15, 10],
-            hidden=16,
-            lr=0.01,
-            pick=PICK,
-            device=device,
-            evaluate=False,
-            progress=False,
-            executor=executor,
-            ranks=ranks,
-            samplers=1 if executor == "factored" else None,
+            small, "sage", epochs=3, executor=executor, samplers=1 if executor == "factored" else None, **options
         )
         for executor in executors
-    ]
+    ]  # fmt: skip
+
+
+def _short(graph: Any, ranks: Any, steps: int) -> tuple[Any, dict[str, Any]]:
+    """The graph with a short epoch, and what all real runs on it are given."""
+    batch_size = min(256, max(1, len(graph.splits["train"]) // steps))
+    return short_run(graph, steps, batch_size), {
+        "batch_size": batch_size, "fanouts": FANOUTS, "hidden": 16, "lr": 0.01, "pick": PICK, "evaluate": False,
+        "device": "cpu" if ranks.backend == "gloo" else "cuda", "progress": False, "ranks": ranks,
+    }  # fmt: skip
+
+
+TOGETHER, APART, BY_PEERS, IN_TURNS = (
+    "both hold both",
+    "a sampler, a trainer",
+    "the same, by peers",
+    "all in turns",
+)
+"""Ways for two ranks to share sampling and training, as :func:`factored_runs` names them."""
+
+
+def factored_runs(graph: Any, ranks: Any, cached: float = 0.05, steps: int = 16) -> dict[str, Any]:
+    """One epoch on two warm ranks by several ways to divide work and memory, all with the same memory a rank.
+
+    Args:
+        graph: as of :func:`real_runs`.
+        ranks: two warm ``lab.distributed.Ranks``, or None.
+        cached: share of the feature rows for which a rank has room beside the topology.
+        steps: mini-batches of the epoch.
+
+    Returns:
+        Results of ``lab.train`` by way: each rank holds topology and cache and samples before it trains; one rank
+        samples and one trains, whose cache has the topology's room, too; the same with samples that stay in their
+        sampler's memory; all sample, then the cache takes the topology's room on all of them (AGL's batch mode). None
+        where nothing can be trained.
+    """
+    if not trainable(graph) or ranks is None:
+        return {}
+    small, options = _short(graph, ranks, steps)
+    alone = min(1.0, cached + topology_bytes(small) / max(1, small.feat.nbytes))
+    ways: dict[str, dict[str, Any]] = {
+        TOGETHER: {"samplers": 2, "cache_ratio": cached},
+        APART: {"samplers": 1, "cache_ratio": alone},
+        BY_PEERS: {"samplers": 1, "cache_ratio": alone, "handover": "peer"},
+        IN_TURNS: {"swap": True, "cache_ratio": alone},
+    }
+    return {
+        name: lab.train(small, "sage", epochs=1, executor="factored", **way, **options)
+        for name, way in ways.items()
+    }
+
+
+def handed_over(graph: Any, ranks: Any, steps: int = 16) -> int:
+    """Bytes of the samples of an epoch of :func:`factored_runs`, as they lie in the slots of a queue; 0: no ranks."""
+    if untrainable(graph) or ranks is None:
+        return 0
+    small, options = _short(graph, ranks, steps)
+    sampler = lab.NeighborSampler(small, FANOUTS, pick=PICK, device="cpu")
+    epoch = sampler.epoch(seed_pool(small), options["batch_size"])
+    return sum(header_of(pack(batch, None))[1] for batch in epoch)
 
 
 def beside_model(result: Any) -> list[Any]:
