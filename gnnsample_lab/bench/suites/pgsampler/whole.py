@@ -70,42 +70,9 @@ def figure9(session: Session) -> dict[str, Any]:
     """Speed-up of the whole process over ``block-bsp``: the best strategy and the queue, as published and ours."""
     names = session.graphs("rmat", *AVERAGES)
     verification = session.verify(names, [BASELINE, "persistent", *OURS])
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in names:
-        for batch_size, fanouts in settings_of(name, session.quick):
-            theirs = {pick: _walls(session, name, batch_size, fanouts, BASELINE, pick) for pick in PICKS}
-            ours = {pick: _fastest(session, name, batch_size, fanouts, pick) for pick in PICKS}
-            published, persistent = (
-                _walls(session, name, batch_size, fanouts, queue, BASELINE_PICK)
-                for queue in (PUBLISHED_QUEUE, "persistent")
-            )
-            same, floyd = ours[BASELINE_PICK], ours["floyd"]
-            same["sweep"]["persistent"] = persistent["us"]
-            if persistent["us"] < same["us"]:
-                same.update({**timing.around(persistent), "us": persistent["us"], "best": "persistent"})
-            base = theirs[BASELINE_PICK]
-            timed = {
-                BASELINE: base, f"{BASELINE}, floyd": theirs["floyd"], PUBLISHED_QUEUE: published,
-                "persistent": persistent, "best same pick": same, "best": floyd,
-            }  # fmt: skip
-            rows.append({
-                "graph": name, "batch_size": batch_size, "fanout": fanouts[0], "hops": len(fanouts),
-                "l2": session.l2_state(name, batch_size, fanouts, BASELINE_PICK, _COUNT),
-                "wall_us": {key: found["us"] for key, found in timed.items()},
-                "spread": {key: timing.around(found) for key, found in timed.items()},
-                "best_strategy": floyd["best"], "best_same_pick_strategy": same["best"],
-                "sweep": {key: found["sweep"] for key, found in timed.items() if key not in QUEUES},
-                "speedup": {
-                    "best same pick, floyd": theirs["floyd"]["us"] / floyd["us"],
-                    "best same pick": base["us"] / same["us"], PUBLISHED_QUEUE: base["us"] / published["us"],
-                    "persistent": base["us"] / persistent["us"],
-                    "best": base["us"] / floyd["us"],
-                },
-            })  # fmt: skip
-            session.say(
-                f"{name} {batch_size} x {list(fanouts)}: {BASELINE} {base['us']:.0f}, by Floyd "
-                f"{theirs['floyd']['us']:.0f}; persistent {persistent['us']:.0f}, {floyd['best']} {floyd['us']:.0f} us"
-            )
+        rows += session.piece((name,), functools.partial(_settings_of_graph, session, name))
     return {
         "settings": {
             "baseline": f"{BASELINE}, insert-count-compact ID map, with either pick", **QUEUES,
@@ -115,6 +82,46 @@ def figure9(session: Session) -> dict[str, Any]:
         },
         "verification": verification, "graphs": session.facts(names), "rows": rows,
     }  # fmt: skip
+
+
+def _settings_of_graph(session: Session, name: str) -> list[dict[str, Any]]:
+    """Figure 9's rows of a graph."""
+    rows = []
+    for batch_size, fanouts in settings_of(name, session.quick):
+        theirs = {pick: _walls(session, name, batch_size, fanouts, BASELINE, pick) for pick in PICKS}
+        ours = {pick: _fastest(session, name, batch_size, fanouts, pick) for pick in PICKS}
+        published, persistent = (
+            _walls(session, name, batch_size, fanouts, queue, BASELINE_PICK)
+            for queue in (PUBLISHED_QUEUE, "persistent")
+        )
+        same, floyd = ours[BASELINE_PICK], ours["floyd"]
+        same["sweep"]["persistent"] = persistent["us"]
+        if persistent["us"] < same["us"]:
+            same.update({**timing.around(persistent), "us": persistent["us"], "best": "persistent"})
+        base = theirs[BASELINE_PICK]
+        timed = {
+            BASELINE: base, f"{BASELINE}, floyd": theirs["floyd"], PUBLISHED_QUEUE: published,
+            "persistent": persistent, "best same pick": same, "best": floyd,
+        }  # fmt: skip
+        rows.append({
+            "graph": name, "batch_size": batch_size, "fanout": fanouts[0], "hops": len(fanouts),
+            "l2": session.l2_state(name, batch_size, fanouts, BASELINE_PICK, _COUNT),
+            "wall_us": {key: found["us"] for key, found in timed.items()},
+            "spread": {key: timing.around(found) for key, found in timed.items()},
+            "best_strategy": floyd["best"], "best_same_pick_strategy": same["best"],
+            "sweep": {key: found["sweep"] for key, found in timed.items() if key not in QUEUES},
+            "speedup": {
+                "best same pick, floyd": theirs["floyd"]["us"] / floyd["us"],
+                "best same pick": base["us"] / same["us"], PUBLISHED_QUEUE: base["us"] / published["us"],
+                "persistent": base["us"] / persistent["us"],
+                "best": base["us"] / floyd["us"],
+            },
+        })  # fmt: skip
+        session.say(
+            f"{name} {batch_size} x {list(fanouts)}: {BASELINE} {base['us']:.0f}, by Floyd "
+            f"{theirs['floyd']['us']:.0f}; persistent {persistent['us']:.0f}, {floyd['best']} {floyd['us']:.0f} us"
+        )
+    return rows
 
 
 def whole_process(session: Session) -> dict[str, Any]:
