@@ -354,6 +354,7 @@ class Member:
                 train(ready)
                 ready.finish()
                 stages.finished(ready)
+                del ready  # its rows are free before the next ones are extracted
             while not exchange.idle(ended=True):
                 pass
 
@@ -365,6 +366,7 @@ class Member:
             for ready in run:
                 ready.order()
                 yield ready
+                del ready
 
     def _sample_and_stand_by(
         self,
