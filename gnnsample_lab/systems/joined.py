@@ -36,6 +36,29 @@ _TOLD = ("records", "setup_us", "memory", "kernels")
 """What each rank has of its own; the rest of a :data:`Part` is the same on all of them."""
 
 
+@contextlib.contextmanager
+def ending_together(rank: Rank, alike: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """An error of the block ends all ranks that joined, and has a note on whose it is: they share a terminal.
+
+    Args:
+        rank: this rank.
+        alike: errors that all ranks raise alike, after which they can go on.
+
+    Raises:
+        RankError: another rank is the cause, or has failed before.
+    """
+    if rank.life is not None:
+        rank.life.check()
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"on rank {rank.index} of {rank.world_size}, host {rank.host}")
+        found = None if rank.life is None or isinstance(error, alike) else rank.life.failed(error)
+        if found is not None:
+            raise found from error
+        raise
+
+
 def check_joined(rank: Rank, graph: Graph, chosen: System, job: dict[str, Any], device: str) -> None:
     """Name what a rank cannot do, and what ranks were not given alike: they would wait for each other for ever.
 

@@ -449,7 +449,8 @@ def train(
         MemoryError: ``budget_gb`` is too little; the message names what does not fit.
         RankError: a rank failed, of too little ``budget_gb`` for example, died or gave no sign of life for
             ``heartbeat_s`` of ``lab.distributed.Ranks``; all have ended, and the message names rank and stage. Of
-            joined ranks the one that fails raises its own error, and ``torchrun`` ends all.
+            joined ranks the one that fails raises its own error, and the others end with this one; all then have to
+            be started anew.
         FileNotFoundError, CorruptDataError: ``resume`` names no checkpoint.
     """
 
@@ -685,8 +686,9 @@ def _train_joined(graph: Graph, job: dict[str, Any], rank: Rank, device: str, pa
     """Train in this process, which is a rank, together with the others; the same result on all."""
     given = job["given"]
     chosen = with_policy(find(given["system"]), given["policy"])
-    try:
+    with joined.ending_together(rank, alike=ValueError):
         joined.check_joined(rank, graph, chosen, job, device)
+    with joined.ending_together(rank):
         joined.share_weights(rank, given["model"])
         with contextlib.ExitStack() as stack:
             if chosen.has_parts:
@@ -697,9 +699,6 @@ def _train_joined(graph: Graph, job: dict[str, Any], rank: Rank, device: str, pa
             first, network = several.train_rank(rank, graph, job)
             found = joined.told_by_all(rank, first)
         rank.end_left()
-    except BaseException as error:  # tracebacks of several ranks come to one terminal
-        error.add_note(f"on rank {rank.index} of {rank.world_size}, host {rank.host}")
-        raise
     records = several.merged_epochs(found)
     return _result_of_ranks(
         graph, job, found, first, records, network, rank.backend, rank.world_size // rank.local_size

@@ -169,6 +169,46 @@ def test_arguments_that_differ_are_named_on_all_ranks(graph, pair):
             assert named in message and message.endswith(f"on rank {index} of 2, host 0"), message
 
 
+def test_what_fails_while_ranks_train_is_told_to_all(graph, pair):
+    """And an argument that all refuse is not: they can go on."""
+
+    class Life:
+        def __init__(self, cause: Exception | None) -> None:
+            self.checks, self.told, self.cause = 0, [], cause
+
+        def check(self) -> None:
+            self.checks += 1
+
+        def failed(self, error: BaseException) -> Exception | None:
+            self.told.append(str(error))
+            return self.cause
+
+    class Failing(torch.nn.Linear):
+        def forward(self, blocks: Any, x: Any) -> Any:
+            raise LookupError("no such vertex")
+
+    def work(rank: Any, graph: Any) -> Any:
+        rank.life = life = Life(lab.distributed.RankError("of rank 0", 0, "train") if rank.index else None)
+        raised = []
+        try:
+            for model, options in (("sage", {"seed": rank.index}), (Failing(2, 2), {})):
+                try:
+                    lab.train(graph, model, "gnnlab", ranks=rank, **{**QUICK, **options})
+                except (ValueError, LookupError, RuntimeError) as error:
+                    raised.append((type(error).__name__, str(error), repr(error.__cause__)))
+        finally:
+            rank.life = None
+        return raised, life.told, life.checks > 1
+
+    for index, (raised, told, is_checked) in enumerate(pair.run(work, graph)):
+        assert raised[0][0] == "ValueError" and "seed must be the same" in raised[0][1]
+        own = "LookupError('no such vertex')"
+        assert raised[1] == (
+            ("RankError", "of rank 0", own) if index else ("LookupError", "no such vertex", "None")
+        )
+        assert told == ["no such vertex"] and is_checked
+
+
 def test_ranks_that_would_go_on_from_different_places_are_refused(graph, pair, tmp_path):
     """Hosts have files of their own: a checkpoint of an earlier run, or none, where rank 0 has today's."""
     options = {**QUICK, "system": "gnnlab", "device": "cpu", "evaluate": False}

@@ -1,10 +1,20 @@
-"""The one error in the parent when any rank fails."""
+"""The one error when any rank fails, and how errors look that only say that other ranks are gone."""
 
 from __future__ import annotations
+
+import re
+
+_PEERS = re.compile(
+    r"gloo/|Connection (closed|reset) by peer|Broken pipe|[Tt]imed out waiting|monitoredBarrier|NCCL|ncclInternal"
+)
+_TIMED_OUT = re.compile(r"[Tt]imed out|[Tt]imeout|failed to pass monitoredBarrier")
 
 
 class RankError(RuntimeError):
     """A rank raised, died or did not come back in time; all ranks of its start have been ended.
+
+    Ranks that this process started end before it is raised, in their parent. Ranks that joined a job of ``torchrun``
+    raise it themselves, all but the one that failed.
 
     Attributes:
         rank: index of the rank that failed first.
@@ -17,3 +27,23 @@ class RankError(RuntimeError):
         self.rank = rank
         self.stage = stage
         self.remote_traceback = remote_traceback
+
+
+def is_of_peers(error: BaseException) -> bool:
+    """Whether the cause may be other ranks that died or were late."""
+    of_torch = type(error).__module__.startswith("torch") and type(error).__name__.startswith("Dist")
+    return of_torch or (isinstance(error, (RuntimeError, OSError)) and bool(_PEERS.search(text_of(error))))
+
+
+def is_late(error: BaseException) -> bool:
+    """Whether other ranks were waited for in vain."""
+    return is_of_peers(error) and bool(_TIMED_OUT.search(text_of(error)))
+
+
+def text_of(error: BaseException) -> str:
+    """The error in words, its class first."""
+    try:
+        said = str(error)
+    except Exception:  # an exception may have a __str__ that fails
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

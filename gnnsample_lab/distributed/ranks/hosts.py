@@ -1,8 +1,9 @@
 """Ranks on several hosts: ``torchrun`` starts a script on each, and the script joins.
 
 ``notebooks/scripts/train_on_hosts.py`` is one, which trains: ``lab.train(graph, ranks=lab.distributed.join())``. No
-function travels between hosts: each host has the script. ``torchrun`` restarts nothing here and ends all ranks when one
-fails.
+function travels between hosts: each host has the script. ``torchrun`` restarts nothing here and ends all ranks of a
+host when one fails; those of other hosts find out by the ranks' signs of life (:mod:`.life`), also where a rank was
+stopped.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ import atexit
 import json
 import os
 import shlex
+import sys
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from gnnsample_lab import checks
 
 from .backends import NCCL, choose
+from .errors import RankError
+from .life import Life, end_process, own_store
 from .rank import Groups, Rank
-from .run import DEVICES, MAX_RANKS, _seconds
+from .run import DEVICES, HEARTBEAT_S, MAX_RANKS, _seconds
 
 _NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _joined: Rank | None = None
@@ -60,14 +65,20 @@ def torchrun_line(
     return line
 
 
-def join(device: str = "auto", timeout_s: float = 600) -> Rank:
+def join(device: str = "auto", timeout_s: float = 600, heartbeat_s: float | None = HEARTBEAT_S) -> Rank:
     """The rank that this process is, in a script that ``torchrun`` started; the same object each time.
 
     It is what ``lab.train(ranks=)``, ``lab.distributed.Sampler`` and ``FeatureCache`` take.
 
+    From then on an error that ends the script of one rank, or one in its ``lab.train``, ends the others: they raise
+    ``RankError``, which names the rank, its host and its stage, or print it and end where they wait for a GPU or for a
+    rank that was stopped. So does the end of a rank's process. A rank whose script ends well leaves the job.
+
     Args:
         device: ``"auto"`` is NCCL where this host has a GPU for each of its ranks, else Gloo; ``"cpu"``, ``"cuda"``.
         timeout_s: longest wait for the other ranks, at the start and in collectives, in seconds.
+        heartbeat_s: seconds without a sign of life after which a rank counts as lost, as of
+            ``lab.distributed.Ranks``; None switches signs of life off.
 
     Raises:
         TypeError: an argument of the wrong kind.
@@ -78,6 +89,7 @@ def join(device: str = "auto", timeout_s: float = 600) -> Rank:
     global _joined
     checks.choice("device", device, DEVICES)
     seconds = _seconds("timeout_s", timeout_s)
+    heartbeat_s = checks.optional(_seconds, "heartbeat_s", heartbeat_s)
     missing = [name for name in _NEEDED if name not in os.environ]
     if missing:
         raise RuntimeError(
@@ -105,10 +117,16 @@ def join(device: str = "auto", timeout_s: float = 600) -> Rank:
         cupy.cuda.Device(local_index).use()
     if index == 0 and device == "auto":
         print(f"{size} ranks on {'NCCL' if backend == 'nccl' else 'Gloo, on CPUs'}: {reason}", flush=True)
+    is_watched = size > 1 and heartbeat_s is not None
+    own = own_store(seconds) if is_watched else None  # all have theirs once the group is there
     dist.init_process_group(
         backend, store=store, rank=index, world_size=size, timeout=timedelta(seconds=seconds)
     )
-    atexit.register(_leave)
+    life = None
+    if is_watched:
+        life = Life(own, index, size, local_size, heartbeat_s)
+        sys.excepthook = _hook(life, sys.excepthook)
+    atexit.register(_leave, life)
     place = "cpu" if backend == "gloo" else f"cuda:{local_index}"
     _joined = Rank(
         index,
@@ -118,9 +136,10 @@ def join(device: str = "auto", timeout_s: float = 600) -> Rank:
         group=dist.group.WORLD,
         groups=Groups(index, place, seconds),
         timeout_s=seconds,
-        tell=_Console(index),
+        tell=_Console(index, life),
         local_index=local_index,
         local_size=local_size,
+        life=life,
     )
     return _joined
 
@@ -153,23 +172,41 @@ def _met(index: int, size: int, mine: dict[str, Any], seconds: float) -> Any:
     return store
 
 
-def _leave() -> None:
+def _hook(life: Life, usual: Callable[..., Any]) -> Callable[..., Any]:
+    """For ``sys.excepthook``: an error that ends the script, wherever it was raised, is that of all ranks."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        found = life.failed(error)
+        if found is None:
+            usual(kind, error, trace)
+        else:
+            found.__cause__ = error
+            usual(RankError, found, None)
+
+    return hook
+
+
+def _leave(life: Life | None) -> None:
     import torch.distributed as dist
 
+    if life is not None and not life.leave():
+        end_process()  # to take groups apart may wait for ranks that are gone
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 class _Console:
-    """Where no notebook listens: logs and bars go to the terminal, stages are told by tracebacks alone."""
+    """Where no notebook listens: logs and bars go to the terminal, stages are told with signs of life."""
 
-    def __init__(self, index: int) -> None:
-        self._index = index
+    def __init__(self, index: int, life: Life | None) -> None:
+        self._index, self._life = index, life
         self._bars: dict[int, Any] = {}
 
     def __call__(self, kind: str, **header: Any) -> None:
         if kind == "log":
             print(f"rank {self._index}: {header['text']}", flush=True)
+        elif kind == "stage" and self._life is not None:
+            self._life.enter(header["stage"])
         elif kind == "progress":
             from tqdm.auto import tqdm
 

@@ -7,10 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnsample_lab import checks
 from gnnsample_lab.device.capturing import wait_for_device
+
+if TYPE_CHECKING:
+    from .life import Life
 
 PROGRESS_S = 0.1
 """Least seconds between two reports of one progress bar."""
@@ -30,6 +33,7 @@ class Rank:
         local_index: index among the ranks of the host.
         local_size: ranks of the host.
         timeout_s: the longest wait for other ranks in seconds.
+        life: the signs of life of a rank that joined a job of ``torchrun``; None where a parent watches, or nobody.
     """
 
     def __init__(
@@ -45,13 +49,14 @@ class Rank:
         tell: Callable[..., None],
         local_index: int | None = None,
         local_size: int | None = None,
+        life: Life | None = None,
     ) -> None:
         self.index, self.world_size = index, world_size
         self.device, self.backend, self.group = device, backend, group
         self.local_index = index if local_index is None else local_index
         self.local_size = world_size if local_size is None else local_size
         self.host = index // self.local_size
-        self._groups, self.timeout_s, self._tell = groups, timeout_s, tell
+        self._groups, self.timeout_s, self._tell, self.life = groups, timeout_s, tell, life
         self._parts: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._stages = threading.local()
         self._bars = 0

@@ -13,7 +13,6 @@ import linecache
 import os
 import pickle
 import queue
-import re
 import signal
 import sys
 import threading
@@ -22,6 +21,7 @@ import traceback
 from datetime import timedelta
 from typing import Any
 
+from gnnsample_lab.distributed.ranks.errors import is_late, is_of_peers, text_of
 from gnnsample_lab.distributed.ranks.rank import Groups, Rank
 from gnnsample_lab.distributed.ranks.wire import KEY_BYTES, Wire, end_mark
 
@@ -29,10 +29,6 @@ PARENT_S = 1.0
 """Seconds between looks whether the parent is there."""
 ALIVE_S = 1.0
 """Seconds between signs of life."""
-_PEERS = re.compile(
-    r"gloo/|Connection (closed|reset) by peer|Broken pipe|[Tt]imed out waiting|monitoredBarrier|NCCL|ncclInternal"
-)
-_TIMED_OUT = re.compile(r"[Tt]imed out|[Tt]imeout|failed to pass monitoredBarrier")
 
 
 def main() -> None:
@@ -206,13 +202,6 @@ def _flush() -> None:
 
 def _described(error: BaseException, stage: str) -> dict[str, Any]:
     """What the parent is told of an error; ``of_peers``: peers that died or were late may be its cause."""
-    try:
-        said = str(error)
-    except Exception:  # an exception may have a __str__ that fails
-        said = ""
-    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    of_torch = type(error).__module__.startswith("torch") and type(error).__name__.startswith("Dist")
-    of_peers = of_torch or (isinstance(error, (RuntimeError, OSError)) and bool(_PEERS.search(text)))
     trace = error.__traceback__
     # Frames of this file are of no use to whoever wrote the function.
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
@@ -220,10 +209,10 @@ def _described(error: BaseException, stage: str) -> dict[str, Any]:
     lines = traceback.format_exception(type(error), error, trace)
     return {
         "stage": getattr(error, "_rank_stage", stage),
-        "text": text,
+        "text": text_of(error),
         "traceback": "".join(lines),
-        "of_peers": of_peers,
-        "timed_out": of_peers and bool(_TIMED_OUT.search(text)),
+        "of_peers": is_of_peers(error),
+        "timed_out": is_late(error),
         "at": time.monotonic(),
     }
 
