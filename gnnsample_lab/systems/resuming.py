@@ -75,3 +75,22 @@ def statistics_note(model: Any, rank: Any) -> list[str]:
         "the model's batch normalisation is of what a rank trains on: a step is not quite that of one device, and the "
         "first rank's running statistics are kept"
     ]
+
+
+def dropout_note(model: Any, rank: Any) -> list[str]:
+    """A note where the model has dropout: a rank draws masks for its own rows, of generators of its own.
+
+    Masks by vertex would need the global ids of rows, which a captured step's blocks do not have. Dropout that a
+    module's ``forward`` calls with a number of its own, and no attribute ``dropout``, is not seen.
+    """
+    from torch.nn.modules.dropout import _DropoutNd
+
+    if rank is None or rank.world_size == 1:
+        return []
+    names = ((module, "p" if isinstance(module, _DropoutNd) else "dropout") for module in model.modules())
+    shares = [getattr(module, name, None) for module, name in names]
+    if not any(isinstance(share, (int, float)) and share > 0 for share in shares):
+        return []
+    return [
+        "masks of dropout are each rank's own: losses are not those of one device, nor of other numbers of ranks"
+    ]

@@ -67,7 +67,7 @@ from .parts import (
     saved_parts,
     spills,
 )
-from .resuming import settings_of_run, statistics_note
+from .resuming import dropout_note, settings_of_run, statistics_note
 from .table import System, find
 from .trees import TreeSampler
 
@@ -288,7 +288,7 @@ def prepare(
         "cache_gb": cache_gb, "topology_bytes": topology_bytes, "merged": trainer.merged,
     }  # fmt: skip
     trainer.others, trainer.working = others, sources.working
-    notes += statistics_note(model, rank)
+    notes += [*statistics_note(model, rank), *dropout_note(model, rank)]
     setup_us = (time.perf_counter() - begin) * 1e6
     return Prepared(chosen, trainer, setup_us, sources.ratio, tuple(notes), settings)
 
@@ -344,7 +344,8 @@ def train(
     systems that reorder, by the order within a window). The executor decides only what overlaps.
 
     Several ranks take slices of every mini-batch, sample them from the whole graph, and add up their gradients: a step
-    is that of one device, up to rounding (without dropout, whose masks differ).
+    is that of one device, up to rounding. Dropout is the exception: each rank draws masks of its own, so that losses
+    are not those of one device, and a note of the result says so.
 
     Args:
         graph: with ``feat``, ``label`` and ``splits["train"]``; the features may stay in host memory.

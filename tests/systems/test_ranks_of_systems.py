@@ -19,6 +19,7 @@ from gnnsample_lab.pipeline.features import FusedSource
 from gnnsample_lab.pipeline.plan import NoBatch
 from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.systems.parts import overlap_problem, saved_parts
+from gnnsample_lab.systems.resuming import dropout_note
 from gnnsample_lab.systems.table import PLACEMENTS, SYSTEMS, TOPOLOGIES, find
 from gnnsample_lab.systems.train import _index_note, _order_notes
 from gnnsample_lab.systems.trees import TreeSampler
@@ -398,6 +399,33 @@ def test_batch_statistics_of_ranks_are_noted(graph, pair):
     assert not any("batch normalisation" in note for note in alone.notes)
     found = lab.train(graph, Normed(), system="gnnlab", ranks=pair, **options)
     assert sum("batch normalisation" in note for note in found.notes) == 1
+
+
+def test_masks_of_dropout_of_ranks_are_noted(graph, pair):
+    options = {**QUICK, "epochs": 1, "evaluate": False}
+
+    def said(**given):
+        return sum("masks of dropout" in note for note in lab.train(graph, **options, **given).notes)
+
+    assert said(dropout=0.5) == 0
+    assert said(dropout=0.5, ranks=pair, system="gnnlab") == 1
+    assert said(dropout=0.5, ranks=pair, system="gnnlab", executor="factored", samplers=1) == 1
+    assert said(dropout=0.0, ranks=pair, system="gnnlab") == 0
+
+
+def test_dropout_is_found_wherever_a_module_has_it():
+    several, alone = SimpleNamespace(world_size=2), SimpleNamespace(world_size=1)
+    nn = torch.nn
+    for model, is_said in (
+        (nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)), True),
+        (nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.0)), False),
+        (nn.Sequential(nn.Sequential(nn.AlphaDropout(0.5))), True),
+        (nn.MultiheadAttention(4, 2, dropout=0.2), True),
+        (nn.MultiheadAttention(4, 2), False),
+        (nn.PairwiseDistance(p=2), False),  # has a p that is something else
+    ):
+        assert bool(dropout_note(model, several)) == is_said
+        assert dropout_note(model, alone) == dropout_note(model, None) == []
 
 
 def test_what_another_executor_would_use_is_noted(graph):
