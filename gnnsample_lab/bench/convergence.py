@@ -16,7 +16,6 @@ from gnnsample_lab.pipeline.records import TrainResult
 
 from . import common
 from .hardness import original
-from .noise import over_noise
 from .session import Session
 
 REAL = "musae-facebook"
@@ -133,8 +132,3 @@ def judged(rows: list[dict[str, Any]], base: str = "dgl") -> list[dict[str, Any]
     for row in rows:
         row["speedup"] = before / row["s_to_target"]
     return rows
-
-
-def differences(rows: list[dict[str, Any]], base: str = "dgl", floor: float = 0.005) -> list[dict[str, Any]]:
-    """:func:`.noise.over_noise` of final accuracies."""
-    return over_noise(rows, "final_accuracy", base, floor)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import report
-from .noise import over_noise
+from .noise import FAR, over_noise
 from .record import card_of, commit_of, is_modelled, most, scaled, states
 from .suite import PUBLISHED_QUEUE, Record, Row, capacity, markdown_table
 from .suites.gnnlab import papers as gnnlab
@@ -110,7 +110,8 @@ def verdict(values: Sequence[float], claim: Claim) -> str:
     names the best alone, the best does. Reversed: the median is below the neutral value. Missed: what is left.
     """
     if claim.most is not None:
-        return REPRODUCED if max(values) <= claim.most else MISSED
+        beyond = sum(value > claim.most for value in values)
+        return MISSED + f" ({beyond} of {len(values)} beyond)" if beyond else REPRODUCED
     middle, below = statistics.median(values), sum(value < claim.neutral for value in values)
     reached = (
         middle >= NEAR * claim.least
@@ -212,16 +213,16 @@ def _text_of(values: Sequence[float]) -> str:
 
 
 def _losses_differ(record: Record) -> Points:
-    """Differences of FastGL's final losses, the mean of the last tenth of a run, in units of what seeds differ by."""
+    """How far FastGL's farthest final loss, the mean of the last tenth of a run, lies from the mean of DGL's, in units
+    of what DGL's seeds differ by: of each graph and model."""
     differences = over_noise(record["rows"], "final_loss")
-    return [(row["over_noise"], row["graph"]) for row in differences if row["system"] == "fastgl"]
+    return [(row["farthest"], row["graph"]) for row in differences if row["system"] == "fastgl"]
 
 
 def _accuracies_differ(record: Record) -> Points:
-    """The same of final accuracies, of the exact queue."""
-    return [
-        (row["over_noise"], row["graph"]) for row in record["differences"] if row["system"] == "pgsampler"
-    ]
+    """Differences of the mean final accuracies, of the exact queue, in the same units."""
+    differences = over_noise(record["rows"], "final_accuracy")
+    return [(row["over_noise"], row["graph"]) for row in differences if row["system"] == "pgsampler"]
 
 
 def _same_draws(record: Record) -> str:
@@ -375,6 +376,7 @@ _STORES = "store efficiency, k-hop, transit-parallel as published (table 4)"
 
 _BUDGET = "factored, one budget of all GPU memory, on which stages that overlap cache a part of the rows"
 _SUMS = "sums of a training step, memory-aware kernel (figure 11)"
+_FARTHEST_LOSS = "final loss of the run farthest from the mean of DGL's, of each graph and model (figure 16)"
 _RATE = "rate of the memory-aware kernel (figure 12)"
 _TEAMS = "kernels of the queue served by teams of threads"
 _TEAMS_MINI_BATCH = "a mini-batch with the queue served by teams of threads, start to end"
@@ -396,7 +398,7 @@ LINES: tuple[Line, ...] = (
            field(f"published_gain.{what}_percent"), said(f"up to {best} x", best=best))
       for what, best in (("compute", 1.59), ("memory", 2.01))),
     Line("PGSampler", "pgsampler-fig11", "difference of accuracy from DGL's sampler's (figure 11)",
-         "what seeds differ by, or half a point where that is less", _accuracies_differ,
+         "what DGL's seeds differ by, or half a point where that is less", _accuracies_differ,
          lambda record: Claim("approximately the same", most=1.0), "of it", caveat=_same_draws),
     Line("FastGL", "fastgl-table8", "Fused-Map (table 8)", "DGL's ID map",
          # Records without the form called ours, with an addition a block, by this name.
@@ -415,9 +417,9 @@ LINES: tuple[Line, ...] = (
     Line("FastGL", "fastgl-fig10", "memory IO that the greedy reorder takes off that of Match (figure 10)",
          "Match alone", times(100, field("reorder_gain", system="match + reorder")),
          said("up to 25 %", best=25, neutral=0), "%"),
-    Line("FastGL", "fastgl-fig16", "difference of final loss from DGL's (figure 16)",
-         "what seeds differ by, or 0.005 where that is less",
-         _losses_differ, lambda record: Claim("about the same loss", most=1.0), "of it", caveat=_all_draw_the_same),
+    Line("FastGL", "fastgl-fig16", _FARTHEST_LOSS,
+         "what DGL's seeds differ by, or 0.005 where that is less",
+         _losses_differ, lambda record: Claim("about the same loss", most=FAR), "of it"),
     Line("GNNLab", "gnnlab-fig10", "PreSC#1's hit rate, 10 % cached (figure 10)", "the optimal cache",
          times(100, field("of_optimal", policy="presample")), said("90 to 99 %", least=90, neutral=0), "%"),
     Line("GNNLab", "gnnlab-fig10", "PreSC#1's hit rate, 10 % cached (figure 10)", "caching by degree",

@@ -51,5 +51,5 @@ def figure16(session: Session) -> dict[str, Any]:
             **CAPACITY, **convergence.UNTIMED,
         },
         "verification": checked, "graphs": common.facts(session, names), "rows": rows,
-        "differences": convergence.differences(rows), "notes": notes,
+        "notes": notes,
     }  # fmt: skip

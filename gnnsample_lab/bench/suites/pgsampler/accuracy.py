@@ -102,5 +102,5 @@ def figure11(session: Session) -> dict[str, Any]:
         },
         "verification": {**checked, "same_key_mini_batches": same},
         "graphs": common.facts(session, names), "rows": rows,
-        "differences": convergence.differences(rows), "notes": [*notes, SAME_KEY],
+        "notes": [*notes, SAME_KEY],
     }  # fmt: skip
