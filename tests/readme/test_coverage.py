@@ -8,6 +8,7 @@ import pytest
 
 from gnnsample_lab.bench.measured import Claim
 from gnnsample_lab.bench.measured import rows as measured_rows
+from gnnsample_lab.bench.suites.fastgl.papers import PRODUCTS_FEATURES
 from tests.notebooks import passages  # noqa: F401 - it enters its passages
 from tests.notebooks.recorded import NAMES, PASSAGES, Record, Row, record
 from tests.readme import dsp, fastgl, gnnlab, nextdoor, pgsampler  # noqa: F401 - each enters its rows
@@ -33,6 +34,32 @@ def test_every_row_that_tells_of_a_record_has_an_entry() -> None:
     entered = {id(row) for where in ENTRIES for row in rows_of(*where)}
     bare = [f"{row.paper}: {row.what}" for row in ROWS if row.tells and id(row) not in entered]
     assert not bare, f"{bare}: say in tests/readme what must stand there"
+
+
+def test_fastgls_products_is_said_to_be_wider_than_the_twin() -> None:
+    """Its table 6 has twice the features, so that bytes on that graph are half as many here."""
+    (here,) = {width for name in ("fastgl-fig9", "fastgl-fig15") for width in features(record(name))}
+    assert 2 * here == PRODUCTS_FEATURES
+    section = README.read_text(encoding="utf-8").partition("\n### FastGL\n")[2].partition("\n|")[0]
+    assert (
+        f"{PRODUCTS_FEATURES} features" in section
+        and f"has {here}" in section
+        and "half the bytes" in section
+    )
+
+
+def features(of: Record) -> set[int]:
+    return {*values(of, "num_features", graph="products-like")}
+
+
+def test_a_row_without_a_verdict_is_not_done() -> None:
+    """A row is done that says whether the paper was reproduced."""
+    early = [
+        f"{row.paper}: {row.what}"
+        for row in ROWS
+        if row.state.startswith("done") and "no verdict" in row.state
+    ]
+    assert not early, f"{early}: these are partly done"
 
 
 @pytest.mark.parametrize("where", ENTRIES, ids=lambda where: "-".join(where).replace(" ", "-"))

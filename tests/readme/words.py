@@ -108,6 +108,15 @@ def ran(*records: Record, gpus: int = 1) -> Said:
     return Said(f"in full on {' and '.join(used)}", in_full(*records))
 
 
+def undecided(caveat: str, became: str) -> list[Said]:
+    """How a row begins: "partly" while a caveat leaves its one claim without a verdict, then "done" with a verdict."""
+    return [
+        Said(f"partly, no verdict: {caveat}", bool(caveat), may_go=True),
+        Said("done:", not caveat, may_go=True),
+        Said(f"x): {became}", not caveat, may_go=True),
+    ]
+
+
 # ---- verdicts --------------------------------------------------------------------------------------------------------
 
 
