@@ -315,9 +315,9 @@ def bytes_percent(record: Record) -> float:
 
 
 def untuned(record: Record) -> str:
-    """Pulled lists are not worth a captured or fused hop here, as CSP has them: words for records in which the bytes
-    take less than half of the time, else none."""
-    if (percent := bytes_percent(record)) >= 50:
+    """Words for records in which pulling was launched piece by piece, and bound by that: it waited three times a hop,
+    and its bytes took less than half of its time. Records since say how often either side waits, and have none."""
+    if record["settings"].get("waits_a_hop") or (percent := bytes_percent(record)) >= 50:
         return ""
     return f"pulling waits for launches here, its bytes take {percent:.0f} % of its time"
 

@@ -363,6 +363,8 @@ def test_pulling_has_a_verdict_where_its_bytes_take_the_time() -> None:
     assert "its bytes take 10 % of its time" in line[1] and line[6] == "-"
     (line,) = measured.rows({"dsp-pull": quick})
     assert "bytes" not in line[1] and line[6].startswith(REPRODUCED)
+    slow["settings"] |= {"waits_a_hop": {"pull": 2, "dsp": 1}}
+    assert not measured.untuned(slow), "both sides are built alike since"
 
 
 def test_a_line_names_all_that_its_numbers_are_over() -> None:
