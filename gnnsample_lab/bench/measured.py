@@ -306,8 +306,10 @@ def _reduced(record: Record) -> str:
 
 
 def bytes_percent(record: Record) -> float:
-    """How much of the time of pulling, biased, its bytes need at :data:`LINK_GBPS`: at most, of several runs."""
-    found = [row for row in record["rows"] if _is(row, {"part": "biased", "system": "pull"})]
+    """How much of the time of pulling, biased, on the most GPUs its bytes need at :data:`LINK_GBPS`: at most, of
+    several runs."""
+    of = {"part": "biased", "system": "pull", "ranks": most(record, "ranks")}
+    found = [row for row in record["rows"] if _is(row, of)]
     return max(
         (100 * row["mb"] * 1e6 / row["ranks"] / (LINK_GBPS * 1e9) / (row["us"] / 1e6) for row in found),
         default=0.0,
