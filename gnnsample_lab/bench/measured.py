@@ -317,9 +317,13 @@ def bytes_percent(record: Record) -> float:
 
 
 def untuned(record: Record) -> str:
-    """Words for records in which pulling was launched piece by piece, and bound by that: it waited three times a hop,
-    and its bytes took less than half of its time. Records since say how often either side waits, and have none."""
-    if record["settings"].get("waits_a_hop") or (percent := bytes_percent(record)) >= 50:
+    """Words for records in which pulling was launched piece by piece, and bound by that, else none: where it moves
+    fewer bytes than CSP it takes more than half as long again, and its bytes take less than half of its time."""
+    fewer = [
+        row["x_time"] for row in record["rows"] if _is(row, {"part": "fanout"}) and row.get("x_bytes", 1) < 1
+    ]
+    percent = bytes_percent(record)
+    if percent >= 50 or (fewer and max(fewer) <= 1.5):
         return ""
     return f"pulling waits for launches here, its bytes take {percent:.0f} % of its time"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import mmap
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -458,9 +459,10 @@ def test_a_table_is_pinned_once_and_let_go_of():
 @pytest.mark.gpu
 def test_views_of_one_table_have_their_own_rows():
     """The pages are locked once, whatever the width of the rows."""
-    memory = np.zeros(200 * 256 + host.LINE_BYTES, np.uint8)
-    skipped = -memory.ctypes.data % host.LINE_BYTES  # rows that begin no line would be copied
-    base = memory[skipped : skipped + 200 * 256].view(np.float32).reshape(200, 64)
+    page, size = mmap.PAGESIZE, 200 * 256
+    memory = np.zeros(size + 2 * page, np.uint8)
+    skipped = -memory.ctypes.data % page  # pages of its own: others' might be locked, and rows begin lines
+    base = memory[skipped : skipped + size].view(np.float32).reshape(200, 64)
     base[:] = np.random.default_rng(0).random((200, 64), dtype=np.float32)
     ids, caches = np.arange(150), []
     for view in (base, base.reshape(400, 32), base.reshape(100, 128), base):

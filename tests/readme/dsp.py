@@ -147,7 +147,7 @@ def volumes(volume: Record, pull: Record) -> Phrases:
     (biased,) = rows(pull, part="biased", system="pull", ranks=all_ranks)
     (barriers,) = rows(pull, part="stages", system="csp-async", ranks=all_ranks)
     times = values(pull, "x_time", part="fanout", system="pull")
-    widest = max(values(pull, "fanout", part="fanout"))
+    fanouts = values(pull, "fanout", part="fanout")
     (same,) = [round(at["bytes"]) for at in pull["crossings"]]
     return [
         sizes(twins),
@@ -171,11 +171,11 @@ def volumes(volume: Record, pull: Record) -> Phrases:
         f"{became([1 / each['over_ideal']['csp'] for each in divided])}",
         Said(f"partly, no verdict on figure 11: {caveat}", bool(caveat), may_go=True),
         Said(f"done: figure 1 in full, {sizes(twins)}", not caveat and in_full(volume, pull), may_go=True),
-        Said(f"%): {became(*line(pull))}", not caveat, may_go=True),
+        Said(f"GPUs): {became(*line(pull))}", not caveat, may_go=True),
         f"pulling takes {biased['us'] / 1e3:.1f} ms for {whole(biased['mb'])} MB",
         f"without barriers csp takes {whole(100 * barriers['x_time'] - 100)} % longer",
         f"as many bytes at a fanout of {same}",
-        Said(f"a longer time at none up to {widest}", min(times) > 1),
+        f"of one hop with fanouts of {min(fanouts)} to {max(fanouts)} {span(times, 'x', two)} of csp's time",
     ]
 
 

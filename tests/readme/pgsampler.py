@@ -48,12 +48,15 @@ TEAMS = "speedup.persistent"
 def end_to_end(systems: Record) -> Phrases:
     pairs = beside_dgl(systems, "pgsampler")
     ours, theirs = ([each["sample_ms"] for each in of] for of in zip(*pairs, strict=True))
+    by_teams = systems["settings"].get("pgsampler") != "queue=blocks"
     return [
         Said("in full size, GraphSAGE", full_size(systems, 2)),
         f"batches of {thousands(systems['settings']['batch_size'])}",
         cards(systems),
         f"steps {series(each['speedup'] for each, _ in pairs)} x as fast as in DGL's configuration",
         f"sampling takes {series(ours)} ms instead of {series(theirs)}",
+        Said("by our teams of threads", by_teams, may_go=True),
+        Said("by the published queue, as the system samples since, not recorded yet", by_teams, may_go=True),
         Said(
             "the CPU gathers all rows in both",
             all(

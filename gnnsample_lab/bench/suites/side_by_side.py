@@ -42,6 +42,7 @@ def side_by_side(session: Session) -> dict[str, Any]:
             "device": common.device(), "batch_size": BATCH, "fanouts": common.FANOUTS, "hidden": 64,
             "model": MODEL, "cached": f"{CACHED:.0%} of the rows, where a system caches", "what": training.SETTING,
             "speedup": "of step_ms over the configuration 'dgl'",
+            "pgsampler": f"queue={find('pgsampler').queue}",
         },
         "verification": checked, "graphs": common.facts(session, names), "rows": rows,
     }  # fmt: skip

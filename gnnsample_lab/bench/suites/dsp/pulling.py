@@ -42,7 +42,6 @@ def pulling(session: Session) -> dict[str, Any]:
             "partition": crew.divisions(session, names, crew.most_ranks()),
             "us": "wall time of a mini-batch, one after another, all ranks at once; median of the slowest rank",
             "work": crew.WORK,
-            "waits_a_hop": {"pull": 2, "dsp": 1},
             "mb": "bytes of all ranks for a mini-batch of each, as engines count",
         },
         "verification": {**counted, "samples_equal_to_whole_graph": checked},
