@@ -62,7 +62,7 @@ def test_rows_in_another_order_are_the_same_sums() -> None:
     assert sums.weight.tolist() == [3, 4, 5, 1, 2] and sums.csr.num_edges == 5 and sums.distinct == 4
 
 
-def test_the_input_layer_counts_in_the_better_of_two_orders() -> None:
+def test_the_input_layer_counts_as_sampled_and_in_an_order_of_its_own() -> None:
     row = {"graph": "g", "batch_size": 8, "layer": 0, "direction": "forward", "num_features": 64, "edges": 10**6,
            "share": 0.6, "ordered_share": 0.7}  # fmt: skip
     rows = [
@@ -71,10 +71,12 @@ def test_the_input_layer_counts_in_the_better_of_two_orders() -> None:
         row | {"layer": 1, "ordered_share": None},
     ]
     met = {
-        target.what.rpartition(", ")[2]: (target.measured, target.met)
-        for target in aggregation_targets({"rows": rows}) if "by community" in target.what
+        (target.what.rpartition(", ")[2], "by community" in target.what): (target.measured, target.met)
+        for target in aggregation_targets({"rows": rows}) if "input layer" in target.what
     }  # fmt: skip
-    assert met == {"g": (0.7, True), "h": (0.5, False)}
+    assert met == {
+        ("g", False): (0.6, False), ("g", True): (0.7, True), ("h", False): (0.5, False), ("h", True): (0.4, False),
+    }  # fmt: skip
 
 
 def test_bytes_and_bound_of_a_block(monkeypatch) -> None:

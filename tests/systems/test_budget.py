@@ -315,7 +315,7 @@ def test_the_trial_of_a_factored_trainer_is_of_the_steps_that_it_will_make(graph
         return len(table) // 2, 7
 
     monkeypatch.setattr(factored, "_sized", sized)
-    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_: None)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_, **__: None)
     trainer: Any = SimpleNamespace(index=1, device="cpu", group=None)
     given: Any = dict.fromkeys(("cache_ratio", "capacity_bytes", "cache_gb")) | {
         "budget_gb": 1.0,
