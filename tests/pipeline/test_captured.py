@@ -657,19 +657,24 @@ def test_a_step_is_captured_anew_where_the_model_is_another_one(monkeypatch, cha
         assert taken() == before and step.captures == 2, "as before, from what was captured then"
 
 
-@pytest.mark.gpu
-@pytest.mark.real_gpu
-def test_what_keeps_a_step_from_being_captured_is_named():
-    """A clone with gradients has backward passes wait for the stream on which it was made."""
+def on_a_gpu(count: int) -> tuple[Any, Any, list[Any]]:
+    """A captured step that has made none, its model, and mini-batches."""
     graph = learnable_graph().to("cuda")
     sampler = lab.NeighborSampler(graph, [3, 4], device="cuda")
     model = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2).cuda()
     step = lab.captured_step(model, torch.optim.Adam(model.parameters(), lr=0.01), sampler)
-    given = batches(sampler, graph, 40, 3)
+    return step, model, batches(sampler, graph, 40, count)
+
+
+@pytest.mark.gpu
+@pytest.mark.real_gpu
+def test_what_keeps_a_step_from_being_captured_is_named():
+    """A clone with gradients has backward passes wait for the stream on which it was made."""
+    step, model, (batch,) = on_a_gpu(1)
     kept = [p.clone() for p in model.parameters()]
-    step(given[0])
+    step(batch)
     with pytest.raises(RuntimeError) as caught:
-        step(given[1])
+        step(batch)
     chain: BaseException | None = caught.value
     notes: list[str] = []
     while chain is not None:
@@ -682,33 +687,25 @@ def test_what_keeps_a_step_from_being_captured_is_named():
 @pytest.mark.real_gpu
 def test_steps_that_are_there_at_once_share_no_workspace():
     """cuBLAS has one for each stream that something is captured on: threads that replay two steps would share it."""
-    graph = learnable_graph().to("cuda")
-    sampler = lab.NeighborSampler(graph, [3, 4], device="cuda")
 
-    def made():
-        model = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2).cuda()
-        step = lab.captured_step(model, torch.optim.Adam(model.parameters(), lr=0.01), sampler)
-        for batch in batches(sampler, graph, 40, 3):
+    def captured_on() -> tuple[Any, int]:
+        step, _, (batch,) = on_a_gpu(1)
+        for _ in range(3):
             step(batch)
         assert step.captures == 1
-        return step
+        return step, step._capturing.cuda_stream
 
-    first, second = made(), made()
-    streams = {step._capturing.cuda_stream for step in (first, second)}
-    assert len(streams) == 2
+    (first, one), (second, another) = captured_on(), captured_on()
+    assert one != another and first is not second
     del first
     gc.collect()
-    assert made()._capturing.cuda_stream in streams, "a stream goes on to the next step"
+    assert captured_on()[1] == one, "a stream goes on to the next step"
 
 
 @pytest.mark.gpu
 @pytest.mark.real_gpu
 def test_frozen_layers_stay_as_they_are():
-    graph = learnable_graph().to("cuda")
-    sampler = lab.NeighborSampler(graph, [3, 4], device="cuda")
-    model = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2).cuda()
-    step = lab.captured_step(model, torch.optim.Adam(model.parameters(), lr=0.01), sampler)
-    given = batches(sampler, graph, 40, 8)
+    step, model, given = on_a_gpu(8)
     for batch in given[:4]:
         step(batch)
     model.layers[0].requires_grad_(False)
