@@ -43,7 +43,7 @@ from .features import (
 )
 from .parts import ranked
 from .ranks import Part, check_peak, kernels_into, memory_of, open_shared
-from .resuming import dropout_note, settings_of_run, statistics_note
+from .resuming import notes_of_ranks, settings_of_run
 from .table import System, find
 
 SLOT_TRIALS, SLOT_MARGIN = 4, 1.25
@@ -265,7 +265,7 @@ def _member(
         model = copy.deepcopy(model)
     layers = len(sampler.fanouts)
     network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given)).to(device)
-    notes += [*statistics_note(network, rank), *dropout_note(network, rank)]
+    notes += notes_of_ranks(network, rank)
     table = host_features(graph)
     captured = is_captured(given.get("captured"), chosen.captured, name, kernel, device)
     ratio, standby, working = _ratios(

@@ -64,6 +64,11 @@ def checksum(array: Any) -> int | None:
     return None if array is None else zlib.crc32(np.ascontiguousarray(to_host(array)).tobytes())
 
 
+def notes_of_ranks(model: Any, rank: Any) -> list[str]:
+    """What of a model is not as on one device where several ranks train it."""
+    return [*statistics_note(model, rank), *dropout_note(model, rank)]
+
+
 def statistics_note(model: Any, rank: Any) -> list[str]:
     """A note where layers of the model keep statistics of mini-batches, which ranks do not share."""
     import torch

@@ -67,7 +67,7 @@ from .parts import (
     saved_parts,
     spills,
 )
-from .resuming import dropout_note, settings_of_run, statistics_note
+from .resuming import notes_of_ranks, settings_of_run
 from .table import System, find
 from .trees import TreeSampler
 
@@ -288,7 +288,7 @@ def prepare(
         "cache_gb": cache_gb, "topology_bytes": topology_bytes, "merged": trainer.merged,
     }  # fmt: skip
     trainer.others, trainer.working = others, sources.working
-    notes += [*statistics_note(model, rank), *dropout_note(model, rank)]
+    notes += notes_of_ranks(model, rank)
     setup_us = (time.perf_counter() - begin) * 1e6
     return Prepared(chosen, trainer, setup_us, sources.ratio, tuple(notes), settings)
 

@@ -17,6 +17,7 @@ from gnnsample_lab.bench.convergence import judged
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Suite, VerificationError
 from gnnsample_lab.bench.suites import SUITES
+from gnnsample_lab.bench.suites.dsp import crew
 from gnnsample_lab.bench.suites.gnnlab import (
     breakdown,
     caching,
@@ -338,7 +339,7 @@ def test_the_model_has_the_events_of_a_run_on_ranks(session, switching: bool) ->
 
 def test_other_losses_are_refused(monkeypatch) -> None:
     monkeypatch.setenv("LAB_DEVICE", "cpu")
-    monkeypatch.setattr(runs, "available", lambda session: (1,))
+    monkeypatch.setattr(crew, "worlds", lambda: [1])
     real, calls = runs.train, []
 
     def train(*args: Any, **options: Any) -> Any:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import RankError, is_of_peers, text_of
+from .rank import flush
 from .run import CAUSE_S, MOST_PASSED_S
 
 BEAT_S = 0.5
@@ -287,9 +288,7 @@ class Life:
 
 def end_process() -> None:
     """End this process, whatever its threads wait for."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
+    flush()
     os._exit(1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -294,3 +295,10 @@ class Groups:
             else:
                 del self._known[group]
                 dist.destroy_process_group(group)
+
+
+def flush() -> None:
+    """Have what was printed written out, before a process ends without more ado."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()

@@ -22,7 +22,7 @@ from datetime import timedelta
 from typing import Any
 
 from gnnsample_lab.distributed.ranks.errors import is_late, is_of_peers, text_of
-from gnnsample_lab.distributed.ranks.rank import Groups, Rank
+from gnnsample_lab.distributed.ranks.rank import Groups, Rank, flush
 from gnnsample_lab.distributed.ranks.wire import KEY_BYTES, Wire, end_mark
 
 PARENT_S = 1.0
@@ -161,10 +161,10 @@ class _Worker:
             stage = f"result of {name}"
             data = self._pickled(value)
         except BaseException as error:
-            _flush()
+            flush()
             self._wire.send("failure", number=number, **_described(error, stage))
         else:
-            _flush()
+            flush()
             os.write(2, self._mark)
             self._wire.send("result", data, number=number)
 
@@ -190,14 +190,8 @@ class _Worker:
 
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
-        _flush()
+        flush()
         os._exit(0)  # taking torch apart takes seconds
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
 
 
 def _described(error: BaseException, stage: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def figure16(session: Session) -> dict[str, Any]:
 
 def _curve(session: Session, name: str, system: str) -> dict[str, Any]:
     """Accuracy after every epoch, and the seconds up to its end."""
-    gpus = min(2, max(runs.available(session)))
+    gpus = min(2, crew.most_ranks())
     task = Task(name, MODEL, system, gpus, samplers=1 if system == "gnnlab" and gpus > 1 else None)
     size = runs.batch_size(session, name)
     options: dict[str, Any] = {

@@ -7,6 +7,7 @@ from typing import Any
 
 from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suites.dsp import crew
 
 from . import runs
 from .runs import GPUS, SYSTEMS, Task
@@ -35,7 +36,7 @@ def _by_system(session: Session, name: str, model: str) -> list[dict[str, Any]]:
     for system in SYSTEMS:
         if system == "pyg-cpu" and (name, model) != (runs.graphs(session)[0], "gcn"):
             continue  # the slowest by far, as in the paper: one row shows it
-        counts = (1,) if system == "pyg-cpu" else (*runs.available(session), GPUS)
+        counts = (1,) if system == "pyg-cpu" else (*crew.worlds(), GPUS)
         rows += [
             runs.row(session, Task(name, model, system, gpus, switching=_switches(system, gpus)))
             for gpus in dict.fromkeys(counts)
@@ -52,7 +53,7 @@ def table5(session: Session) -> dict[str, Any]:
     """Stages of an epoch on two GPUs, with cache ratio and hit rate, under one budget of device memory."""
     runs.verify(session)
     names, rows = runs.graphs(session), list[dict[str, Any]]()
-    gpus = min(2, max(runs.available(session)))
+    gpus = min(2, crew.most_ranks())
     for name in names:
         for model in runs.models(session, name):
             budget = runs.budget_gb(session, name, model)
@@ -69,7 +70,7 @@ def figure13(session: Session) -> dict[str, Any]:
     names, rows = names or runs.graphs(session), list[dict[str, Any]]()
     for name in names:
         for model in runs.models(session, name):
-            for gpus in dict.fromkeys((*runs.available(session)[1:2], GPUS)):
+            for gpus in dict.fromkeys((*crew.worlds()[1:2], GPUS)):
                 found = [
                     runs.row(
                         session,

@@ -132,16 +132,6 @@ def models(session: Session, name: str) -> tuple[str, ...]:
     return ("gcn",) if session.quick or name != graphs(session)[0] else ("gcn", "sage", "pinsage")
 
 
-def available(session: Session) -> tuple[int, ...]:
-    """Numbers of GPUs that runs are measured on: 1, 2 and 4 as there are; on a machine without, CPU processes."""
-    if common.device() == "cpu":
-        return (1, 2)
-    import cupy
-
-    there = int(cupy.cuda.runtime.getDeviceCount())
-    return tuple(n for n in (1, 2, 4) if n <= there)
-
-
 def loaded(session: Session, name: str) -> Any:
     """The graph with features in host memory.
 
@@ -337,7 +327,7 @@ def exchange_s(session: Session, task: Task) -> float:
     """
     if task.gpus == 1:
         return 0.0
-    world = min((n for n in available(session) if n >= task.gpus), default=max(available(session)))
+    world = min((n for n in crew.worlds() if n >= task.gpus), default=crew.most_ranks())
     if world == 1:
         return 0.0
     trainers = task.gpus
@@ -424,7 +414,7 @@ def resolved(session: Session, task: Task) -> Task:
 def row(session: Session, task: Task) -> dict[str, Any]:
     """What was measured, with the model's version and its error; the model's alone where it could not be measured."""
     task = resolved(session, task)
-    if task.gpus not in available(session):
+    if task.gpus not in crew.worlds():
         run = modelled(session, task)
         busy = {stage: float(seconds.sum()) for stage, seconds in run.busy_s.items()}
         session.say(f"{what(task)}: {run.epoch_s:.3f} s an epoch, modelled")
@@ -507,7 +497,7 @@ def verify(session: Session) -> dict[str, Any]:
         expected = trained(small, "gcn", "gnnlab", device=common.device(), executor="serial", **options)
         counted = 0
         ways: dict[str, dict[str, Any]] = {"the factored design on one device": {"executor": "factored"}}
-        if 2 in available(session):
+        if 2 in crew.worlds():
             pool = crew.ranks_of(session, 2)
             ways["time sharing on two ranks"] = {"executor": "serial", "ranks": pool}
             ways["one sampler, one trainer"] = {
@@ -536,7 +526,7 @@ def record(
     on_gpu = common.device() == "cuda"
     return {
         "settings": {
-            "device": "cuda" if on_gpu else "CPU: no NVLink", "gpus": max(available(session)), "steps": STEPS,
+            "device": "cuda" if on_gpu else "CPU: no NVLink", "gpus": crew.most_ranks(), "steps": STEPS,
             "hidden": HIDDEN, "models": {model: MODELS[model] for model in ("gcn", "sage", "pinsage")},
             "models_by_graph": models_by_graph(rows), "what": SETTING, "model": MODELLED, **CAPACITY, **settings,
         },

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suites.dsp import crew
 from gnnsample_lab.pipeline.schedule.allocation import trainer_time
 from gnnsample_lab.pipeline.schedule.designs import break_even, designs
 from gnnsample_lab.pipeline.schedule.sweeps import splits
@@ -56,7 +57,7 @@ def figure15(session: Session) -> dict[str, Any]:
             **runs.work_of(runs.fed_with(session, task).row),
             "origin": "modelled", "chosen": "rule" if chosen else "",
         }  # fmt: skip
-        if gpus in runs.available(session):
+        if gpus in crew.worlds():
             found = runs.row(session, task)
             stages = {
                 "sample_s": found["sample_s"] / samplers,
@@ -94,7 +95,7 @@ def which_design(session: Session) -> dict[str, Any]:
                         runs.fed_with(session, _shared(name, model, gpus)).row,
                     ),
                 }  # fmt: skip
-                if made["gpus"] in runs.available(session):
+                if made["gpus"] in crew.worlds():
                     row |= _ran(session, Task(name, model, "gnnlab", made["gpus"], made["samplers"]))
                     row["agrees"] = "yes" if row["measured"] == row["favours"] else "no"
                 rows.append(row)

@@ -704,8 +704,6 @@ class Core:
         self, ws: Workspace, hop: int, n: int, sent: list[int], got: list[int], begins: list[int]
     ) -> Steps:
         """Rows of any length: heads come first, and the host reads once more to know how long messages are."""
-        import cupy
-
         rows = list(got)
         rows[self.me] = sent[self.me]
         (give, _), (take, taken_at) = packed(got), packed(sent)
@@ -737,7 +735,7 @@ class Core:
         self.moved.ragged[hop] = True
         self._note_given(hop, ends_out)
         self.merge_ragged(ws, hop, n, taken_at, sent, offsets.data.ptr, heads, neighbors, slots)
-        self._kept += [offsets_out, offsets, cupy]
+        self._kept += [offsets_out, offsets]
 
     def merge_ragged(
         self, ws: Workspace, hop: int, n: int, taken_at: Sequence[int], sent: Sequence[int], offsets: int,
