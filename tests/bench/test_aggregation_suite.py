@@ -276,3 +276,13 @@ def test_aggregation_suites_run_on_a_gpu(suite: str) -> None:
     assert record["rows"] and record["verification"]["rows_equal_to_double_precision"] > 0
     assert report.text(record)
     json.dumps(record, allow_nan=False)
+
+
+@pytest.mark.gpu
+def test_a_gin_layer_is_timed_on_a_gpu() -> None:
+    record = runner.run("gin-layer", quick=True, graphs=["arxiv-like"])
+    assert {row["kernel"] for row in record["rows"]} == {"auto", "memory-aware", "library"}
+    assert all(row["us"] > 0 and row["edges"] > 0 for row in record["rows"])
+    assert [row["released_us"] for row in record["rows"] if "released_us" in row] == [88.0] * 3
+    assert report.text(record)
+    json.dumps(record, allow_nan=False)

@@ -533,6 +533,19 @@ def test_targets_of_aggregation() -> None:
     assert all(t["met"] for t in record["targets"]), "blocks of a thousand edges do not count"
 
 
+def test_targets_of_a_gin_layer() -> None:
+    times = {("g", "auto"): 100.0, ("g", "memory-aware"): 120.0, ("g", "library"): 90.0, ("h", "auto"): 100.0,
+             ("h", "memory-aware"): 130.0, ("h", "library"): 150.0}  # fmt: skip
+    rows = [
+        {"graph": graph, "kernel": kernel, "batch_size": 256, "layer": 2, "direction": "both", "us": us}
+        for (graph, kernel), us in times.items()
+    ]
+    found = {
+        t["where"].split(",")[0]: (t["measured"], t["met"]) for t in _rows("gin-layer", *rows)["targets"]
+    }
+    assert found == {"g": (0.9, False), "h": (1.3, True)}
+
+
 def test_published_values_are_the_papers() -> None:
     """FastGL's tables 1, 2, 4, 7, 8, 9 and GNNLab's 2 and 5, typed a second time from the papers."""
     fastgl = {n: SUITES[f"fastgl-table{n}"].paper for n in (1, 2, 3, 4, 7, 8, 9)}
@@ -574,11 +587,18 @@ def test_published_values_are_the_papers() -> None:
 
 def test_every_suite_has_columns_and_a_source() -> None:
     new = [suite.name for suite in (*fastgl.SUITES, *gnnlab.SUITES)]
-    assert len(new) == 40 and set(new) <= set(SUITES)
+    assert len(new) == 41 and set(new) <= set(SUITES)
     for name in new:
         assert SUITES[name].columns
         paper = SUITES[name].paper
-        if name in ("extraction", "aggregation", "gnnlab-budget", "gnnlab-designs", "gnnlab-samplers"):
+        if name in (
+            "extraction",
+            "aggregation",
+            "gin-layer",
+            "gnnlab-budget",
+            "gnnlab-designs",
+            "gnnlab-samplers",
+        ):
             assert paper == {}
             continue
         kind = "table" if "table" in name else "figure"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench.pieces import Pieces
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.dsp import crew, pipelines, targets
@@ -85,8 +87,9 @@ def test_fewer_gpus_have_what_the_paper_has_there(
     assert rows[-1]["over_dsp"] == 1 and rows[0]["epoch_s"] > 0
 
 
-def test_a_part_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Losses that differ, or a cache of no rows, are said in the record, and cost no other part's times."""
+def test_a_part_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Losses that differ, or a cache of no rows, are said in the record, and cost no other part's times. A run that
+    goes on has the parts that were measured, and tries the others again."""
     times = {"part": "scaling", "ms": 1.0}
 
     def _swap(runs: Any) -> list[dict[str, Any]]:
@@ -95,11 +98,15 @@ def test_a_part_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) ->
     def _trace(runs: Any) -> list[dict[str, Any]]:
         raise KeyError("lost")
 
+    measured = []
+
     def _scaling(runs: Any) -> list[dict[str, Any]]:
+        measured.append("scaling")
+        runs.verified += 3
         return [times]
 
     class Runs:
-        graph, size, verified = None, 64, 3
+        graph, size, verified = None, 64, 0
 
         def __init__(self, *_: Any) -> None: ...
 
@@ -108,7 +115,9 @@ def test_a_part_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(pipelines, "Runs", Runs)
     monkeypatch.setattr(pipelines, "graph_facts", lambda graph: {})
     monkeypatch.setattr(crew, "most_ranks", lambda: 2)
-    record = pipelines.pipelines(Session(True, ["g"], said.append))
+    session = Session(True, ["g"], said.append)
+    session.pieces = Pieces(tmp_path / "pipelines.pieces", {}, {})
+    record = pipelines.pipelines(session)
     assert record["rows"] == [
         {"graph": "g", "seeds_a_gpu": 64, "part": "swap", "error": "VerificationError: other losses"},
         {"graph": "g", "seeds_a_gpu": 64, **times},
@@ -117,6 +126,8 @@ def test_a_part_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) ->
     assert record["verification"] == {"runs_with_the_losses_of_another": 3, "parts_that_failed": 2}
     assert record["notes"][0] == "g, swap: no times, for it failed: VerificationError: other losses"
     assert any(line.endswith("g: swap failed, VerificationError: other losses") for line in said)
+    session.pieces = Pieces(tmp_path / "pipelines.pieces", {}, {})
+    assert pipelines.pipelines(session) == record and measured == ["scaling"]
 
 
 def test_shares_are_the_same_work_when_each_batch_was_trained_on_once() -> None:

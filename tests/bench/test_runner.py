@@ -28,7 +28,7 @@ def test_suites_are_listed_with_a_line_each() -> None:
     wanted = {
         "pgsampler-table1", "pgsampler-fig8", "pgsampler-fig9", "pgsampler-table3", "pgsampler-fig10", "sampling-floor",
         "whole-process", "fusing", "papers100m-rmat", "cpu", "explorers", "verify", "traces", "sanitize", "all",
-        "extraction", "aggregation",
+        "extraction", "aggregation", "gin-layer",
     }  # fmt: skip
     wanted |= {f"fastgl-table{n}" for n in (1, 2, 3, 4, 7, 8, 9)}
     wanted |= {f"fastgl-fig{n}" for n in (1, 3, 9, 10, 11, 12, 13, 14, "14a", 15, 16)}

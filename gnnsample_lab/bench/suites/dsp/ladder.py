@@ -11,6 +11,7 @@ compared with. Further rows have no times but bytes, over fanouts on both sides 
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -95,7 +96,13 @@ def ladder(session: Session) -> dict[str, Any]:
                     continue
                 for task in _settings(session, name, how, graph, number == 0):
                     for some in _of_one_baseline(how, folders):
-                        rows += _measured_rows(session, pool, task, some)
+                        of = (
+                            task[field] for field in ("batch_size", "fanout", "hops", "replace", "bytes_only")
+                        )
+                        rows += session.piece(
+                            (name, how, *of, *some),
+                            functools.partial(_measured_rows, session, pool, task, some),
+                        )
     return {
         "settings": {
             "ranks": worlds[-1], "device": crew.device(), "batches": BATCHES,

@@ -79,7 +79,8 @@ def pipelines(session: Session) -> dict[str, Any]:
             for part in PARTS:
                 began, what = time.perf_counter(), part.__name__[1:]
                 try:
-                    found = part(runs)
+                    found, checked = session.piece((name, what), functools.partial(_checked, runs, part))
+                    verified += checked
                 except Exception as error:  # minutes of other parts must not be lost with it
                     text = f"{type(error).__name__}: {first_line(error)}"
                     failed[f"{name}, {what}"] = text
@@ -87,7 +88,6 @@ def pipelines(session: Session) -> dict[str, Any]:
                     session.say(f"{name}: {what} failed, {text}")
                 rows += [{"graph": name, "seeds_a_gpu": runs.size, **row} for row in found]
                 session.say(f"{name}: {what}, {time.perf_counter() - began:.1f} s")
-            verified += runs.verified
     return {
         "settings": {
             "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": list(crew.FANOUTS), "hidden": HIDDEN,
@@ -120,6 +120,12 @@ def pipelines(session: Session) -> dict[str, Any]:
         "graphs": facts, "rows": rows,
         "notes": [f"{what}: no times, for it failed: {text}" for what, text in failed.items()],
     }  # fmt: skip
+
+
+def _checked(runs: Runs, part: Callable[[Runs], list[dict[str, Any]]]) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a part, and how many of its runs were compared with another."""
+    before = runs.verified
+    return part(runs), runs.verified - before
 
 
 def first_line(error: Exception) -> str:

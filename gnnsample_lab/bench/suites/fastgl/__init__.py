@@ -56,6 +56,16 @@ SUITES = (
         targets=targets.aggregation,
     ),
     Suite(
+        "gin-layer", "suites.fastgl.gin.gin_layer",
+        "a GIN layer on small blocks, ours, and by separate modules around other sums",
+        columns={
+            "batch": "batch_size", "layer": "layer", "direction": "direction", "rows": "rows", "edges": "edges",
+            "sums by": "kernel", "us": with_spread("us"), "GPU us": "gpu_us", "over cuSPARSE's": "over_library",
+            "FastGL's released us": "released_us",
+        },
+        targets=targets.gin,
+    ),
+    Suite(
         "fastgl-table3", "suites.fastgl.aggregation.table3", "bandwidth of each memory level, measured",
         columns={"level": "level", "GB/s": "gbps", "capacity": "capacity"},
         paper=_part("table 3", papers.TABLE3, ("level",), {"paper GB/s": "gbps", "paper capacity": "capacity"}),
