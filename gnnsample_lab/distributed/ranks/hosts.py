@@ -21,7 +21,7 @@ from gnnsample_lab import checks
 
 from .backends import NCCL, choose
 from .errors import RankError
-from .life import Life, end_process, own_store
+from .life import EndRequest, Life, end_process, own_store
 from .rank import Groups, Rank
 from .run import DEVICES, HEARTBEAT_S, MAX_RANKS, _seconds
 
@@ -72,7 +72,9 @@ def join(device: str = "auto", timeout_s: float = 600, heartbeat_s: float | None
 
     From then on an error that ends the script of one rank, or one in its ``lab.train``, ends the others: they raise
     ``RankError``, which names the rank, its host and its stage, or print it and end where they wait for a GPU or for a
-    rank that was stopped. So does the end of a rank's process. A rank whose script ends well leaves the job.
+    rank that was stopped. So does the end of a rank's process. A rank whose script ends well leaves the job. SIGTERM,
+    by which ``torchrun`` ends the others, has a process stay for some seconds until it is known which rank ended; a
+    script may have a handler of its own.
 
     Args:
         device: ``"auto"`` is NCCL where this host has a GPU for each of its ranks, else Gloo; ``"cpu"``, ``"cuda"``.
@@ -125,6 +127,7 @@ def join(device: str = "auto", timeout_s: float = 600, heartbeat_s: float | None
     life = None
     if is_watched:
         life = Life(own, index, size, local_size, heartbeat_s)
+        life.end_request = EndRequest(life)
         sys.excepthook = _hook(life, sys.excepthook)
     atexit.register(_leave, life)
     place = "cpu" if backend == "gloo" else f"cuda:{local_index}"

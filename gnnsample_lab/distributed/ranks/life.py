@@ -4,6 +4,9 @@ Nobody started these ranks from here, so that they tell each other through the s
 all others, and they watch rank 0: a store then has a few requests a rank and second, however many ranks there are.
 Whoever finds out first what went wrong writes it down, once for the whole job, and all ranks name the same.
 
+``torchrun`` ends all ranks of a host when one has ended, before any of them was silent for long. They then stay until
+they know whose end it was, and at which stage (:class:`EndRequest`).
+
 Each process has two threads. One talks with the store, over a connection of its own; a call of it waits for ever where
 the host of the store was stopped. The other one counts for how long nothing was heard, and ends the process where its
 main thread does not come back from a collective whose other ranks are gone.
@@ -34,10 +37,15 @@ END_S = 2.0
 """Seconds that the main thread has to fail by itself once a rank is lost: then its process is ended."""
 LINGER_S = 1.0
 """Most seconds that a process stays until the other ranks know why it ends."""
+SOON_S, ASKED_S = 2.0, 6.0
+"""Seconds of silence after which a rank is lost once this process was asked to end, and the most that it stays for
+that; ``torchrun`` kills what is there after 30."""
 LEAVE_S = 5.0
 """Most seconds that rank 0, which may hold the store, waits until the others know that it leaves."""
 REST_S = 0.05
 """Least seconds between two requests to the store: stages may follow one another quickly."""
+ASKED = 128 + int(signal.SIGTERM)
+"""How a process ends that was asked to, as shells have it."""
 SCRIPT = "script"
 """The stage of a rank that is in none."""
 _FAILURE = "failure"
@@ -66,10 +74,12 @@ class Life:
 
     Attributes:
         stage: what this rank is at.
+        end_request: what :meth:`leave` takes back.
     """
 
     def __init__(self, store: Any, index: int, size: int, local_size: int, heartbeat_s: float) -> None:
         self.stage = SCRIPT
+        self.end_request: EndRequest | None = None
         self._store, self._index, self._size, self._local_size = store, index, size, local_size
         self._heartbeat_s = heartbeat_s
         self._watched = [rank for rank in range(size) if (rank == 0) != (index == 0)]
@@ -133,7 +143,19 @@ class Life:
         self._is_over.set()
         self._threads[1].join(LINGER_S)
         self._store = None
+        if self.end_request is not None:
+            self.end_request.leave()
         return self._failure is None
+
+    def asked_to_end(self) -> None:
+        """End this process once it is known which rank has ended; at once where nobody is watched any more."""
+        self._heartbeat_s = min(self._heartbeat_s, SOON_S)
+        until = time.monotonic() + ASKED_S
+        while not (self._is_over.is_set() or self._known.wait(BEAT_S)) and time.monotonic() < until:
+            pass
+        if self._known.is_set():  # the main thread raises what is known, or the thread that watches prints it
+            time.sleep(ASKED_S)
+        end_process(ASKED)
 
     # ---- of the thread that talks -----------------------------------------------------------------------------
 
@@ -151,7 +173,9 @@ class Life:
                 if all_here:
                     self._listen(store)
                 self._rounds += 1
-                if self._is_leaving or self._heard.get(0, {}).get("state") == _LEFT:
+                # What was found since is told first: an error that ends the script is followed by its leaving at once.
+                may_leave = self._is_leaving and self._found is None
+                if may_leave or self._heard.get(0, {}).get("state") == _LEFT:
                     self._is_over.set()  # without rank 0 there may soon be no store: nobody is watched any more
                     self._linger(store, _LEFT, LEAVE_S if self._index == 0 and all_here else 0)
                     return
@@ -286,10 +310,66 @@ class Life:
         )
 
 
-def end_process() -> None:
+class EndRequest:
+    """Has SIGTERM, by which ``torchrun`` ends ranks, end this process by :meth:`Life.asked_to_end`.
+
+    The main thread may be in a collective that nothing ends, where Python's handlers do not run. Hence a thread reads
+    of the signal, too. A script that handles SIGTERM itself goes on doing so.
+    """
+
+    def __init__(self, life: Life) -> None:
+        self._life, self._is_heeded = life, False
+        self._handler: Any = None
+        self._thread: threading.Thread | None = None
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        if before != -1:  # somebody else's, and the handler alone has to do
+            signal.set_wakeup_fd(before)
+            os.close(write)
+            os.close(read)
+        else:
+            self._write = write
+            self._thread = threading.Thread(
+                target=self._read, args=(read,), daemon=True, name="requests to end"
+            )
+            self._thread.start()
+        self._handler = lambda *_: self._heed()
+        signal.signal(signal.SIGTERM, self._handler)
+
+    def _read(self, end: int) -> None:
+        while numbers := os.read(end, 64):
+            if signal.SIGTERM in numbers and signal.getsignal(signal.SIGTERM) is self._handler:
+                self._heed()
+        os.close(end)
+
+    def _heed(self) -> None:
+        if not self._is_heeded:
+            self._is_heeded = True
+            threading.Thread(target=self._life.asked_to_end, daemon=True, name="asked to end").start()
+
+    def leave(self) -> None:
+        """Have SIGTERM end this process as it did before, unless it was asked already; of the main thread."""
+        if self._is_heeded or self._handler is None:
+            return
+        if signal.getsignal(signal.SIGTERM) is self._handler:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self._thread is not None:
+            before = signal.set_wakeup_fd(-1)
+            if before != self._write:  # of somebody who came later
+                signal.set_wakeup_fd(before)
+            os.close(self._write)  # the thread that reads then ends
+            self._thread.join(LINGER_S)
+        self._handler = None
+
+
+def end_process(code: int = 1) -> None:
     """End this process, whatever its threads wait for."""
     flush()
-    os._exit(1)
+    os._exit(code)
 
 
 def end_stopped_sibling(pid: int) -> None:

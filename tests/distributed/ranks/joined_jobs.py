@@ -42,6 +42,21 @@ def killed(rank: Any) -> None:
         dist.all_reduce(torch.ones(1), group=rank.group)
 
 
+def ended(rank: Any) -> None:
+    """As :func:`killed`, but nobody would miss rank 2 for long: what started the ranks ends the others at once."""
+    killed(rank)
+
+
+def asked(rank: Any) -> None:
+    """All are asked to end, and none has ended."""
+    with rank.stage("loading"):
+        processes: list[Any] = [None] * RANKS
+        dist.all_gather_object(processes, os.getpid(), group=rank.group)
+        for process in processes if rank.index == 2 else ():
+            os.kill(process, signal.SIGTERM)
+        time.sleep(LONGEST_S)
+
+
 def stopped(rank: Any) -> None:
     """Rank 1 is stopped while the others are in a collective."""
     with rank.stage("sampling"):
@@ -100,7 +115,9 @@ def left(rank: Any) -> None:
     print("closed", before - open_files(), "threads", threading.active_count())
 
 
-JOBS = [killed, stopped, computing, interrupted, raised, left]
+JOBS = [killed, ended, asked, stopped, computing, interrupted, raised, left]
+BY_TORCHRUN = ("ended", "asked")
+"""Jobs whose other ranks get SIGTERM once one has ended."""
 
 
 def main(folder: Path) -> None:
@@ -120,21 +137,25 @@ def main(folder: Path) -> None:
                     "RANK": str(index), "LOCAL_RANK": str(index), "WORLD_SIZE": str(RANKS),
                     "LOCAL_WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                 }  # fmt: skip
-                job(lab.distributed.join("cpu", timeout_s=LONGEST_S, heartbeat_s=HEARTBEAT_S))
+                heartbeat_s = LONGEST_S if job.__name__ in BY_TORCHRUN else HEARTBEAT_S
+                job(lab.distributed.join("cpu", timeout_s=LONGEST_S, heartbeat_s=heartbeat_s))
                 return
             started[pid] = job.__name__, index
-    begin, ended = time.monotonic(), {job.__name__: [None] * RANKS for job in JOBS}
+    begin, ends = time.monotonic(), {job.__name__: [None] * RANKS for job in JOBS}
     while started and time.monotonic() < begin + LONGEST_S:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid:
             job_name, index = started.pop(pid)
-            ended[job_name][index] = os.waitstatus_to_exitcode(status), time.monotonic() - begin
+            ends[job_name][index] = os.waitstatus_to_exitcode(status), time.monotonic() - begin
+            for other, (name, _) in started.items():
+                if name == job_name in BY_TORCHRUN:
+                    os.kill(other, signal.SIGTERM)
         else:
             time.sleep(0.05)
     for pid in started:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    print(json.dumps(ended))
+    print(json.dumps(ends))
 
 
 if __name__ == "__main__":

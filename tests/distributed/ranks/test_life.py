@@ -127,6 +127,28 @@ def test_an_error_is_told_and_the_first_one_counts(begun: Any) -> None:
     assert third.failed(found) is None, "named already"
 
 
+def test_an_error_is_told_before_its_rank_leaves(
+    begun: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come, and the script end, just after the thread that talks has looked for errors."""
+    one, *_ = begun()
+    has_failed, look = threading.Event(), store.check
+
+    def check(keys: list[str]) -> bool:
+        found = look(keys)
+        if keys == ["failure"] and threading.current_thread() is one._threads[0] and not has_failed.is_set():
+            one.failed(KeyboardInterrupt())
+            one._is_leaving = True
+            has_failed.set()
+        return found
+
+    monkeypatch.setattr(store, "check", check)
+    until(has_failed.is_set)
+    one._threads[0].join(LONG_S)
+    assert json.loads(store.values["failure"])["text"] == "KeyboardInterrupt"
+    assert not one.leave()
+
+
 def test_the_stage_of_an_error_is_where_it_was_raised(begun: Any) -> None:
     first, second = begun(2)
     error = KeyboardInterrupt()
@@ -262,6 +284,7 @@ KILLED = -int(getattr(signal, "SIGKILL", 9))
     ("job", "lost", "stage", "text", "code"),
     [
         ("killed", 2, "loading", "no sign of life for 3 s", KILLED),
+        ("ended", 2, "loading", "no sign of life for 2 s", KILLED),
         ("stopped", 1, "sampling", "no sign of life for 3 s", KILLED),
         ("computing", 0, "extracting", "the store of all ranks", KILLED),
         ("interrupted", 0, "script", "KeyboardInterrupt", 1),
@@ -285,6 +308,14 @@ def test_the_end_of_one_rank_is_that_of_all(
         if job == "raised":
             caught = f"caught 1 {stage} RuntimeError\n"
             assert (caught in printed) == (rank != lost)
+
+
+@pytest.mark.slow
+def test_ranks_that_are_asked_to_end_do_so(jobs: tuple[dict[str, Any], Path]) -> None:
+    """Nobody is named: the one that was asked first has not failed either."""
+    ended, folder = jobs
+    assert [one[0] for one in ended["asked"]] == [life.ASKED] * 3
+    assert not any("RankError" in (folder / f"asked {rank}").read_text() for rank in range(3))
 
 
 @pytest.mark.slow
