@@ -566,6 +566,8 @@ LINES: tuple[Line, ...] = (
     Line("ours", "aggregation", "sums over neighbours, forward and backward", "the best of cuSPARSE",
          field("over_cusparse"), is_main=True),
     Line("ours", "aggregation", _STAGED, "a thread per row and feature", field("staged_over_naive")),
+    Line("ours", "gin-layer", "a GIN layer on small blocks", "separate modules around cuSPARSE",
+         field("over_library", kernel="auto")),
     Line("ours", "systems", _LAB, "DGL's configuration, without a cache",
          field("speedup", system="lab")),
     Line("ours", "step", _REPLAYED, "DGL's configuration, without a cache", field("x_dgl"), is_main=True),
