@@ -18,7 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 class CorruptDataError(ValueError, OSError):
@@ -72,6 +72,28 @@ def _is_running(process: int) -> bool:
     except OSError:  # another user's
         return True
     return True
+
+
+def reserve(file: IO[bytes], size: int, where: str | os.PathLike[str]) -> None:
+    """Make a file at least ``size`` bytes long, 1 or more, that the disk has room for, before it is mapped.
+
+    A file with holes would do, but the system ends a process by SIGBUS that writes to a hole of a full disk.
+
+    Args:
+        file: open for writing.
+        size: bytes from its start.
+        where: what the file is, or where, for the message.
+
+    Raises:
+        OSError: there is no room, naming ``where``.
+    """
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.truncate(size)
+    except OSError as error:
+        raise OSError(f"{where} cannot have {size:,} bytes: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ import numpy as np
 
 from gnnsample_lab import checks
 from gnnsample_lab.device.capturing import wait_for_device
+from gnnsample_lab.files import reserve
 from gnnsample_lab.graph import roots
 
 from .ranks.backends import NCCL
@@ -78,7 +79,7 @@ class PeerMemory:
     Raises:
         TypeError, ValueError: an argument of the wrong kind; ranks on several hosts, naming ``method``.
         RuntimeError: peers cannot read this rank's memory, or not all ranks came in time.
-        PermissionError: on CPUs, no cache folder can be written to.
+        PermissionError: on CPUs, no cache folder can be written to. OSError: its disk has no room.
     """
 
     def __init__(
@@ -336,8 +337,9 @@ def _shared_on_cpus(memory: PeerMemory) -> None:
         if folder is None:
             raise PermissionError(f"root {str(base)!r} has no cache folder that can be written to")
         folder.mkdir(exist_ok=True)
-        with _path(folder, memory.index).open("xb") as file:
-            file.truncate(max(1, int(memory.sizes[memory.index])))
+        mine = _path(folder, memory.index)
+        with mine.open("xb") as file:
+            reserve(file, max(1, int(memory.sizes[memory.index])), mine)
     except OSError as error:
         problem = error
     try:

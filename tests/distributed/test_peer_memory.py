@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -152,6 +153,25 @@ def test_one_rank_that_cannot_write_fails_all(four_ranks: Ranks, tmp_path: Path)
 
     first, second = four_ranks.run(in_root(make), str(tmp_path / "shared"), world=2)
     assert "another rank could not write" in first and "can be written to" in second
+    assert not list(tmp_path.rglob("*.bin"))
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot reserve room on a disk")
+def test_a_full_disk_is_an_error_on_all_ranks_and_leaves_nothing(four_ranks: Ranks, tmp_path: Path) -> None:
+    def make(rank: Any) -> str:
+        def full(*_: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with pytest.MonkeyPatch.context() as patch:
+            if rank.index == 1:
+                patch.setattr(os, "posix_fallocate", full)
+            with pytest.raises((OSError, RuntimeError)) as raised:
+                PeerMemory(rank, 4096)
+        return str(raised.value)
+
+    first, second = four_ranks.run(in_root(make), str(tmp_path), world=2)
+    assert "another rank could not write" in first
+    assert "rank-00001.bin cannot have 4,096 bytes: No space left on device" in second
     assert not list(tmp_path.rglob("*.bin"))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,24 @@ def test_a_header_that_does_not_fit_is_refused(tmp_path, kind, wrong):
     write.write(0, {"a": np.arange(4)})
     with pytest.raises(ValueError, match="slot 0"):
         read.read(0, [wrong])
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot reserve room on a disk")
+def test_a_slot_has_all_its_bytes_on_the_disk_or_is_refused(tmp_path, monkeypatch):
+    """A hole in a mapped file, on a full disk, would end the process that writes to it."""
+    slots = HostSlots(tmp_path)
+    for size in (1000, 5000, 5100):
+        slots.write(0, {"a": np.arange(size)})
+        file = (tmp_path / "slot-0").stat()
+        assert file.st_blocks * 512 >= file.st_size >= 8 * size
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="slot-1 cannot have 128 bytes: No space left"):
+        slots.write(1, {"a": np.arange(10)})
+    slots.write(0, {"a": np.arange(5000)})  # what is there needs nothing
 
 
 @pytest.mark.parametrize("size", [0, 8, staging._CHUNK_BYTES * 2, staging._CHUNK_BYTES * 5 + 72])

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from gnnsample_lab.files import CorruptDataError, reading
+from gnnsample_lab.files import CorruptDataError, reading, reserve
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _NAN = ["nan", "NaN", "NAN"]
@@ -338,6 +338,7 @@ def _read_array(
     if scratch is not None and count * target.itemsize > _ON_DISK_BYTES:
         # The cache copies it, and the file goes with the last reference to it.
         with tempfile.TemporaryFile(dir=scratch) as handle:
+            reserve(handle, count * target.itemsize, f"a copy of {where} in {scratch}")
             flat: np.ndarray = np.memmap(handle, dtype=target, mode="w+", shape=(count,))
     else:
         flat = np.empty(count, dtype=target)

@@ -20,6 +20,7 @@ import numpy as np
 from gnnsample_lab.device import streams
 from gnnsample_lab.device.arrays import array_module, is_cuda_array
 from gnnsample_lab.features.caching.marks import Marks
+from gnnsample_lab.files import reserve
 from gnnsample_lab.minibatch.types import Block
 from gnnsample_lab.pipeline.batches import LoadedBatch
 
@@ -181,7 +182,7 @@ class HostSlots(_Slots):
         if write:
             with path.open("ab") as file:
                 if file.tell() < size:
-                    file.truncate(max(size, 2 * file.tell()))
+                    reserve(file, max(size, file.tell() * 9 // 8), path)
         elif not path.is_file() or path.stat().st_size < size:
             raise ValueError(f"slot {slot} is smaller than its header says")
         memory = np.memmap(path, np.uint8, "r+")  # a rank may read from a slot and write to it later
