@@ -57,6 +57,15 @@ def checked_parts(parts: Any) -> Any:
     return parts
 
 
+def check_ranks(graph: Graph, count: int) -> None:
+    """Raises ValueError where ``count`` ranks cannot have a part each, which has a vertex at least."""
+    if count > graph.num_nodes:
+        raise ValueError(
+            f"ranks must be at most the {graph.num_nodes} vertices of the graph, which they divide among themselves "
+            f"(got {count})"
+        )
+
+
 def spills(system: System) -> bool:
     """Whether lists of its parts may lie in host memory."""
     return system.topology == "parts" and system.method in SPILLING
@@ -94,7 +103,7 @@ def saved_parts(
 
     Raises:
         UnevenPartsError: the method divides the graph with one part that has nearly everything.
-        ValueError: the parts that are given are not as many, or not of this graph.
+        ValueError: the parts that are given are not as many, or not of this graph; fewer vertices than ranks.
     """
     if isinstance(parts, Path):
         found = open_partition(parts)
@@ -107,6 +116,7 @@ def saved_parts(
         return
     divided = parts
     if not isinstance(parts, Partition):
+        check_ranks(graph, count)
         method = system.partition if parts is None else parts
         method = method if count > 1 else "range"
         divided = evenest(graph, count, method)

@@ -59,6 +59,7 @@ from .features import Sizing, feature_sources, sampled_bytes
 from .parts import (
     PartsSampler,
     balance_notes,
+    check_ranks,
     checked_parts,
     checked_spill,
     coordinate,
@@ -641,6 +642,8 @@ def _train_on_ranks(
     chosen = with_policy(find(given["system"]), given["policy"])
     model = given["model"]
     _check_for_ranks(graph, given)
+    if chosen.has_parts:
+        check_ranks(graph, _number_of(ranks))
     if job["resume"] is not None:  # the ranks find out whether it is of this run
         load_checkpoint(job["resume"], {})
     with contextlib.ExitStack() as stack:
@@ -755,7 +758,7 @@ def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
     if given["capacity_bytes"] is not None:
         num_bytes("capacity_bytes", given["capacity_bytes"])
     size = cache_bytes(given["cache_gb"], given["cache_ratio"], given["capacity_bytes"])
-    Sizing(given["cache_ratio"], size, bytes_of(given["budget_gb"]))
+    Sizing(optional(share, "cache_ratio", given["cache_ratio"]), size, bytes_of(given["budget_gb"]))
     small["budget_gb"] = None
     chosen = find(given["system"])
     if chosen.has_parts:  # whose parts and ranks are not there yet: the other arguments are looked at

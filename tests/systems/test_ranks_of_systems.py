@@ -516,6 +516,22 @@ def test_what_systems_with_parts_do_not_do(graph):
         lab.train(graph, system="nextdoor", weighted=True, **QUICK)
 
 
+@pytest.mark.parametrize("ratio", ["half", True])
+def test_a_cache_ratio_that_is_no_number_is_named_before_ranks_start(graph, ratio):
+    with pytest.raises(TypeError, match="cache_ratio must be a number"):
+        lab.train(graph, system="dsp", ranks=2, cache_ratio=ratio, **QUICK)
+
+
+def test_more_ranks_than_vertices_are_refused_before_they_start():
+    small = lab.Graph.from_edges(
+        [0, 1], [1, 1], 3, feat=np.ones((3, 2), np.float32), label=[0, 1, 0], splits={"train": [0, 1]}
+    )
+    with pytest.raises(ValueError, match=r"ranks must be at most the 3 vertices of the graph.*\(got 4\)"):
+        lab.train(small, system="dsp", ranks=4, **QUICK)
+    with pytest.raises(ValueError, match="ranks must be at most"), saved_parts(small, find("dsp"), 4):
+        pass
+
+
 # ---- NextDoor -----------------------------------------------------------------------------------------------------
 
 
