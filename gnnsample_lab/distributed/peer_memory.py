@@ -20,6 +20,8 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,8 @@ ALIGNMENT = 256
 _GRANULE = 2 << 20
 """Bytes. CUDA may cut smaller allocations out of one block, and a handle gives all of that block away."""
 _HANDLE_BYTES = 64
+_LEFT_S = 86_400.0
+"""Seconds after which files that still have a name are those of ranks that were killed while they shared them."""
 _open: set[PeerMemory] = set()
 """Blocks that were not closed: their memory must stay while peers may read it."""
 
@@ -336,6 +340,7 @@ def _shared_on_cpus(memory: PeerMemory) -> None:
     try:
         if folder is None:
             raise PermissionError(f"root {str(base)!r} has no cache folder that can be written to")
+        _remove_left(folder.parent)
         folder.mkdir(exist_ok=True)
         mine = _path(folder, memory.index)
         with mine.open("xb") as file:
@@ -358,6 +363,14 @@ def _shared_on_cpus(memory: PeerMemory) -> None:
             with contextlib.suppress(OSError):  # the last one succeeds
                 folder.rmdir()
     memory.pointers, memory._owners = [mapped.ctypes.data for mapped in maps], list(maps)
+
+
+def _remove_left(place: Path) -> None:
+    """Remove files of ranks that were killed before these had no name any more."""
+    for left in place.glob("peer-memory-*"):
+        with contextlib.suppress(OSError):  # another rank removes it, too
+            if time.time() - left.stat().st_mtime > _LEFT_S:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _path(folder: Path, rank: int) -> Path:

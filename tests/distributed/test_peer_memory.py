@@ -175,6 +175,20 @@ def test_a_full_disk_is_an_error_on_all_ranks_and_leaves_nothing(four_ranks: Ran
     assert not list(tmp_path.rglob("*.bin"))
 
 
+def test_files_of_killed_ranks_go_and_those_of_others_stay(four_ranks: Ranks, tmp_path: Path) -> None:
+    def make(rank: Any) -> None:
+        PeerMemory(rank, 8).close()
+
+    for name in ("killed", "at work"):
+        folder = tmp_path / ".gnnsample_lab" / f"peer-memory-{name}"
+        folder.mkdir(parents=True)
+        (folder / "rank-00000.bin").write_bytes(b"0")
+        if name == "killed":
+            os.utime(folder, (time.time() - 2 * peer_memory._LEFT_S,) * 2)
+    four_ranks.run(in_root(make), str(tmp_path), world=2)
+    assert [p.name for p in (tmp_path / ".gnnsample_lab").iterdir()] == ["peer-memory-at work"]
+
+
 def test_a_rank_that_dies_ends_the_run() -> None:
     def die(rank: Any) -> None:
         memory = PeerMemory(rank, 1 << 20)
