@@ -37,6 +37,19 @@ def scratch_folder(kind: str, place: str | os.PathLike[str] | None = None) -> It
     """A folder for the block, removed after it; so are those of processes that were killed before they could.
 
     Args:
+        kind, place: as of :func:`new_scratch_folder`.
+    """
+    folder = new_scratch_folder(kind, place)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def new_scratch_folder(kind: str, place: str | os.PathLike[str] | None = None) -> Path:
+    """A folder that the caller removes; those of processes that were killed before they could are removed here.
+
+    Args:
         kind: begins the folder's name; host, namespace of processes and process follow, by which a later run knows
             whose it is.
         place: where, None for the system's temporary folder.
@@ -47,11 +60,7 @@ def scratch_folder(kind: str, place: str | os.PathLike[str] | None = None) -> It
         number = left.name.removeprefix(f"{kind}-{host}-").partition("-")[0]
         if number.isdecimal() and not _is_running(int(number)):
             shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{host}-{os.getpid()}-", dir=base))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{kind}-{host}-{os.getpid()}-", dir=base))
 
 
 def _host() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -120,6 +121,19 @@ def test_a_service_leaves_no_thread_behind():
             accepting = service._accepting
         assert not accepting.is_alive()
     assert threading.active_count() <= before + 1, "one that serves may just be ending"
+
+
+@pytest.mark.parametrize("length", [0, 120])
+def test_a_service_needs_no_short_temporary_folder_and_leaves_none_behind(tmp_path, monkeypatch, length):
+    folder = tmp_path / ("x" * length)
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with QueueService() as service:
+        line = Client(service.address, 0)
+        line.begin("epoch 0", 1, None, 1)
+        assert list(line.task()) == [0]
+        line.close()
+    assert not list(folder.iterdir())
 
 
 def test_strangers_are_not_served():

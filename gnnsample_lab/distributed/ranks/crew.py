@@ -10,12 +10,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO, cast
+
+from gnnsample_lab.files import new_scratch_folder
 
 from .backends import environment
 from .wire import KEY_BYTES, Wire, end_mark
@@ -82,7 +82,7 @@ class Crew:
         self.events = Events(ranks)
         self.members: list[Member] = []
         self._owner = os.getpid()
-        self._folder = Path(tempfile.mkdtemp(prefix="lab-ranks-"))
+        self._folder = new_scratch_folder("lab-ranks")
         self.ended = False
         try:
             for index in range(ranks):

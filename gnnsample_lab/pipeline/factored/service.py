@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
-import tempfile
+import shutil
+import socket
 import threading
 import time
 from collections import deque
@@ -18,12 +20,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Client as connect
 from multiprocessing.connection import Connection, Listener
-from pathlib import Path
 from typing import Any
 
+from gnnsample_lab.files import new_scratch_folder
 from gnnsample_lab.pipeline.schedule.allocation import should_switch
 
 KEY_BYTES = 32
+_PATH_BYTES = 100
+"""Longest path of a socket that all systems take."""
 _GOODBYE_S = 5.0
 """Longest wait for the thread that takes calls."""
 _LOOK_S = 0.1
@@ -83,11 +87,13 @@ class QueueService:
     """
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="lab-queue-")
+        self._folder = new_scratch_folder("lab-queue")
         key = secrets.token_bytes(KEY_BYTES)
-        family = "AF_UNIX" if hasattr(__import__("socket"), "AF_UNIX") else None
-        place = str(Path(self._folder.name) / "queue") if family else None
-        self._listener = Listener(place, family, backlog=64, authkey=key)
+        place = str(self._folder / "queue")
+        # Else a port of this host: temporary folders of batch systems have long names.
+        is_file = hasattr(socket, "AF_UNIX") and len(os.fsencode(place)) <= _PATH_BYTES
+        address, family = (place, "AF_UNIX") if is_file else (None, "AF_INET")
+        self._listener = Listener(address, family, backlog=64, authkey=key)
         self.address = (self._listener.address, key)
         self.phases: dict[str, Phase] = {}
         self.lost: set[int] = set()
@@ -114,7 +120,7 @@ class QueueService:
         for connection in self._connections:
             with contextlib.suppress(OSError):
                 connection.close()
-        self._folder.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _accept(self) -> None:
         while not self._ended:

@@ -22,6 +22,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.distributed.ranks.run import Ranks, _Watch
 from gnnsample_lab.distributed.ranks.worker import _described, _Worker
+from gnnsample_lab.files import new_scratch_folder
 from tests.distributed.conftest import left_after, runs
 
 torch = pytest.importorskip("torch")
@@ -344,7 +345,7 @@ def test_ranks_end_with_their_parent(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         f"""
-import os, signal, subprocess, sys, time
+import os, signal, subprocess, sys, tempfile, time
 import gnnsample_lab as lab
 
 def work(rank, parent, file):
@@ -357,6 +358,8 @@ def work(rank, parent, file):
 
 if __name__ == "__main__":
     assert "torch" not in sys.modules
+    tempfile.tempdir = {str(tmp_path / "temporary")!r}
+    os.mkdir(tempfile.tempdir)
     ranks = lab.distributed.Ranks(1, device="cpu")
     ranks.run(lambda rank: None)
     assert "torch" not in sys.modules  # a rank needs it, its parent does not
@@ -372,6 +375,9 @@ if __name__ == "__main__":
     ended = run_as_script(script)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
+    (folder,) = (tmp_path / "temporary").iterdir()  # of ranks that nobody could end
+    new_scratch_folder("lab-ranks", tmp_path / "temporary")
+    assert not folder.exists()
     assert len(pids) == 2
     try:
         assert not left_after(pids)
