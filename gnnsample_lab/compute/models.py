@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnnsample_lab.checks import choice, real, whole
 
-from .aggregation.csr import csr_of
 from .aggregation.ladder import kernel_name
 
 if TYPE_CHECKING:
@@ -75,7 +73,9 @@ def make_model(
     layers = [
         _layer(name, widths[i], widths[i + 1], heads, kernel, i == num_layers - 1) for i in range(num_layers)
     ]
-    return _stack(name, layers, dropout)
+    from .stack import STACKS, BlockModel
+
+    return STACKS.get(name, BlockModel)(name, layers, dropout)
 
 
 def _layer(name: str, inputs: int, outputs: int, heads: int, kernel: str, last: bool) -> nn.Module:
@@ -90,37 +90,3 @@ def _layer(name: str, inputs: int, outputs: int, heads: int, kernel: str, last: 
     if name == "gat":
         return layers.GATConv(inputs, outputs if last else outputs // heads, heads, average=last)
     return layers.PinSAGEConv(inputs, outputs, kernel, last)
-
-
-def _stack(name: str, layers: Sequence[nn.Module], dropout: float) -> nn.Module:
-    import torch
-    from torch import nn
-
-    class BlockModel(nn.Module):
-        """Layers over blocks, with the activation of the model between them."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.name, self.layers, self.dropout = name, nn.ModuleList(layers), dropout
-
-        def between(self, x: Any) -> Any:
-            """What happens to rows between two layers: the activation and, in training, dropout."""
-            if self.name != "pinsage":
-                x = torch.nn.functional.elu(x) if self.name == "gat" else torch.relu(x)
-            return torch.nn.functional.dropout(x, self.dropout, self.training)
-
-        # In evaluation mode; kernels may apply it as they write rows.
-        between.is_relu = name not in ("gat", "pinsage")  # type: ignore[attr-defined]
-
-        def forward(self, blocks: Sequence[Any], x: Any) -> Any:
-            if len(blocks) != len(self.layers):
-                raise ValueError(f"blocks must be {len(self.layers)}, one per layer (got {len(blocks)})")
-            for index, (layer, block) in enumerate(zip(self.layers, blocks)):
-                if index:
-                    x = self.between(x)
-                    if len(x) > csr_of(block).num_sources:
-                        x = x[: csr_of(block).num_sources]
-                x = layer(block, x)
-            return x
-
-    return BlockModel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -146,6 +147,17 @@ def test_parameters_do_not_depend_on_the_kernel():
     assert sum(p.numel() for p in lab.make_model("gat", 8, 64, 3).parameters()) > 0
 
 
+@pytest.mark.parametrize("name", sorted(models()))
+def test_a_model_is_the_same_after_pickling(name, batch):
+    """Whole models are saved, and sent to other processes."""
+    graph, sample = batch
+    model = lab.make_model(name, graph.feat.shape[1], 16, 7, dropout=0.5).eval()
+    again = pickle.loads(pickle.dumps(model))
+    x = torch.from_numpy(np.asarray(graph.feat)[sample.node_ids])
+    assert torch.equal(again(sample.blocks, x), model(sample.blocks, x))
+    assert (getattr(again.between, "is_relu", False) is True) == (name not in ("gat", "pinsage"))
+
+
 def test_bad_arguments(batch):
     for arguments, message in (
         (("gnn", 8), "name must be one of"),
@@ -163,6 +175,11 @@ def test_bad_arguments(batch):
     graph, sample = batch
     with pytest.raises(ValueError, match="blocks must be 2, one per layer .got 3"):
         lab.make_model("gcn", graph.feat.shape[1], num_layers=2)(sample.blocks, torch.zeros(1))
+    model = lab.make_model("gcn", graph.feat.shape[1])
+    with pytest.raises(TypeError, match="blocks must be a list, those of a mini-batch .got MiniBatch"):
+        model(sample, torch.zeros(1))
+    with pytest.raises(TypeError, match="x must be a tensor of PyTorch .got ndarray"):
+        model(sample.blocks, graph.feat[sample.node_ids])
 
 
 @pytest.mark.parametrize(
