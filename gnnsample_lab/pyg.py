@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as replaced
 from typing import Any
 
+import numpy as np
 import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader as PygLoader
@@ -333,6 +334,7 @@ class NeighborLoader(PygLoader):
                 raise ValueError(
                     f"neighbor_sampler must sample from data, {data.num_nodes} vertices (got {sampler.num_nodes})"
                 )
+            _check_edges(sampler.sampler.graph, data.edge_index.shape[1])
         steps: list[Callable] = [] if transform is None else [transform]
         own = [name for name in _SAMPLED_IDS if name in data]
         if own:
@@ -492,7 +494,20 @@ def _input_nodes(nodes: Any, num_nodes: int) -> Any:
                 f"input_nodes as a mask must have shape ({num_nodes},) (got {tuple(found.shape)})"
             )
         return tensor(found)
+    if found.dtype == np.uint8 and found.shape == (num_nodes,) and num_nodes > 2 and int(found.max()) <= 1:
+        # Of zeros and ones for all vertices PyG makes the ids 0 and 1.
+        raise TypeError("input_nodes as a mask must hold booleans (got dtype uint8)")
     return tensor(checks.ids("input_nodes", nodes, num_nodes)).long()
+
+
+def _check_edges(graph: Graph, num_edges: int) -> None:
+    """ValueError where a sampler's edge ids are not columns of the data's ``edge_index``."""
+    ids = graph.edge_ids
+    most = graph.num_edges if ids is None else 1 + int(ids.max()) if len(ids) else 0
+    if most > num_edges or (ids is None and most != num_edges):
+        raise ValueError(
+            f"neighbor_sampler must sample from data, {num_edges} edges (got one of a graph with {most} or more)"
+        )
 
 
 def _check_data(name: str, data: Any) -> None:
@@ -648,6 +663,12 @@ def _topology(data: Any, weight_attr: str | None) -> Graph:
         weight = getattr(data, weight_attr, None)
         if weight is None:
             raise ValueError(f"weight_attr must name an edge attribute (got {weight_attr!r})")
+        edges = data.edge_index.shape[1]
+        weight = checks.numbers(f"weight_attr {weight_attr!r}", weight)
+        if weight.shape not in ((edges,), (edges, 1)):
+            raise ValueError(
+                f"weight_attr {weight_attr!r} must have shape ({edges},) (got {tuple(weight.shape)})"
+            )
         bare.edge_weight = weight.reshape(-1)
     return Graph.from_pyg(bare)
 

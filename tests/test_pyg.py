@@ -284,6 +284,39 @@ def test_transforms_and_a_sampler_of_ones_own_are_used(data):
     assert torch.equal(batch.x, 2 * data.x[batch.n_id])
 
 
+def test_a_mask_of_bytes_is_refused(data):
+    """PyG makes ids 0 and 1 of it."""
+    with pytest.raises(TypeError, match="input_nodes as a mask must hold booleans .got dtype uint8"):
+        NeighborLoader(data, [2], data.train_mask.byte(), device="cpu")
+    batch = next(iter(NeighborLoader(data, [2], torch.tensor([1, 0], dtype=torch.uint8), device="cpu")))
+    assert batch.n_id[: batch.batch_size].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("weight", "error", "message"),
+    [
+        (torch.ones(1500, 2), ValueError, r"weight_attr 'w' must have shape \(3000,\) .got \(1500, 2\)"),
+        (torch.ones(3000, dtype=torch.bool), TypeError, "weight_attr 'w' must hold numbers .got dtype bool"),
+        (["a"] * 3000, TypeError, "weight_attr 'w' must hold numbers"),
+    ],
+)
+def test_weights_that_are_none_are_refused_by_name(data, weight, error, message):
+    mine = data.clone()
+    mine.w = weight
+    with pytest.raises(error, match=message):
+        NeighborLoader(mine, [2], weight_attr="w", device="cpu")
+
+
+def test_a_sampler_of_another_graph_is_refused(data):
+    """Its edge ids would be columns of another edge_index."""
+    fewer = Data(edge_index=data.edge_index[:, :-1], num_nodes=data.num_nodes)
+    graph = lab.Graph.from_pyg(fewer)
+    NeighborLoader(data, [2], neighbor_sampler=GPUSampler(graph, [2], device="cpu"))
+    for of, on in ((data, fewer), (replace(graph, edge_ids=None), data)):
+        with pytest.raises(ValueError, match="neighbor_sampler must sample from data, .* edges .got one"):
+            NeighborLoader(on, [2], neighbor_sampler=GPUSampler(of, [2], device="cpu"))
+
+
 def test_a_list_of_booleans_is_a_mask(data):
     """PyG makes ids 0 and 1 of it."""
     mask = data.train_mask.tolist()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnsample_lab.checks import array, shown, text
+from gnnsample_lab.checks import array, ids, shown, text
 
 if TYPE_CHECKING:
     from gnnsample_lab.graph.graph import Graph
@@ -106,6 +106,9 @@ def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
     edges = array("data.edge_index", edge_index)
     if edges.ndim != 2 or edges.shape[0] != 2:
         raise ValueError(f"data.edge_index must have shape (2, edges) (got {tuple(edges.shape)})")
+    num_nodes = data.num_nodes
+    for row, ends in enumerate(edges):
+        ids(f"data.edge_index[{row}]", ends, num_nodes)
     weight = getattr(data, "edge_weight", None)
     if weight is None:
         attribute = getattr(data, "edge_attr", None)
@@ -122,7 +125,7 @@ def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
             )
     label = getattr(data, "y", None)
     return Graph.from_edges(
-        edges[0], edges[1], data.num_nodes, edge_weight=weight, feat=getattr(data, "x", None),
+        edges[0], edges[1], num_nodes, edge_weight=weight, feat=getattr(data, "x", None),
         label=label, splits=splits, keep_edge_ids=True, name=name,
     )  # fmt: skip
 

@@ -140,5 +140,7 @@ def test_unusable_pyg_data_is_an_error():
         Graph.from_pyg(data_module.HeteroData())
     with pytest.raises(ValueError, match="edge_index"):
         Graph.from_pyg(data_module.Data(x=torch.ones(3, 1)))
-    with pytest.raises(ValueError, match=r"src must be vertex ids in 0\.\.1"):
-        Graph.from_pyg(data_module.Data(edge_index=torch.tensor([[0, 5], [1, 0]]), num_nodes=2))
+    with pytest.raises(ValueError, match=r"data.edge_index\[1\] must be vertex ids in 0\.\.1"):
+        Graph.from_pyg(data_module.Data(edge_index=torch.tensor([[0, 1], [5, 0]]), num_nodes=2))
+    with pytest.raises(TypeError, match=r"data.edge_index\[0\] must be integers .got dtype float32"):
+        Graph.from_pyg(data_module.Data(edge_index=torch.tensor([[0.0, 1.0], [1.0, 0.0]]), num_nodes=2))
