@@ -42,6 +42,8 @@ _OURS = "gnnsample_lab "
 """How the format of every folder begins that :func:`write_folder` writes."""
 _RANDOM = re.compile(r"[a-z0-9_]{8}")
 """What ``tempfile`` adds to the name of a folder that is being written."""
+_NAME_BYTES = 120
+"""Of a graph's name in the name of a file or folder, which may have 255 with its stamp and while it is written."""
 _passed: set[tuple[object, ...]] = set()
 """Files whose checksum was right in this process, where that could not be written down."""
 
@@ -58,7 +60,9 @@ def file_stamp(path: Path) -> list[Any]:
 
 
 def _safe(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name).lstrip(".") or "graph"
+    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in name).lstrip(".")
+    # File systems count bytes, of which a letter may have four.
+    return plain.encode()[:_NAME_BYTES].decode(errors="ignore") or "graph"
 
 
 def folder_name(name: str, stamp: str) -> str:

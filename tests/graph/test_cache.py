@@ -37,6 +37,20 @@ def test_a_cached_graph_is_the_same_and_memory_mapped(tmp_path, graph):
         assert g.max_in_degree == graph.max_in_degree and g.splits["test"].size == 0
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["étoile à quarante branches " * 20, "图" * 200, "x" * 1000, "𝔾" * 300],
+    ids=["fr", "zh", "x", "4 bytes"],
+)
+def test_a_name_of_any_length_and_script_can_be_stored(tmp_path, graph, name):
+    stored = cache.store(tmp_path, name, "s", replace(graph, name=name, splits={"train": [1], name: [2]}))
+    assert (
+        isinstance(stored.indices, np.memmap) and stored.name == name and stored.splits[name].tolist() == [2]
+    )
+    (folder,) = (tmp_path / roots.CACHE_FOLDER).iterdir()
+    assert folder.name.startswith(name[:10].replace(" ", "_")) and folder.name.endswith("-s")
+
+
 def test_nothing_else_is_left_behind_and_nothing_is_pickled(tmp_path, graph):
     cache.store(tmp_path, "toy", "s", graph)
     assert [p.name for p in (tmp_path / roots.CACHE_FOLDER).iterdir()] == ["toy-s"]
