@@ -201,6 +201,37 @@ def test_after_a_failure_all_panels_show_the_last_state_that_worked(slow: Slow) 
     assert slow.error == "" and sum(slow.figures["bars"].data[0].y) == 24
 
 
+def kept(slow: Slow) -> dict[str, Any]:
+    """What the panels show, those behind tabs too."""
+    return {name: panel.kept for name, panel in slow.panels.items()}
+
+
+def test_a_failure_behind_a_run_that_was_given_up_shows_the_last_state_that_worked(slow: Slow) -> None:
+    before = kept(slow)
+    HALLS.gates = {"two": threading.Event()}
+    run = begin(slow, size=7)
+    until(lambda: slow.panels["bars"].unfinished == "so far")
+    slow.size = 13  # the run before has shown a part of what nobody will see whole
+    HALLS.gates["two"].set()
+    run.join(20)
+    assert slow.wait(20) and "thirteen" in slow.error
+    assert kept(slow) == before
+    slow.size = 7
+    assert slow.error == "" and sum(slow.figures["bars"].data[0].y) == 42
+    after = kept(slow)
+    slow.size = 13
+    assert kept(slow) == after
+
+
+def test_a_summary_that_fails_leaves_no_panel_of_its_state(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kept(slow)
+    monkeypatch.setattr(slow, "summary", lambda made: 1 / 0)
+    slow.size = 6
+    assert "ZeroDivisionError" in slow.error and kept(slow) == before
+
+
 def test_a_tab_that_takes_long_to_open_marks_nothing_and_is_not_given_up(slow: Slow) -> None:
     slow.run_count += 1
     slow._began_s = 0.0  # long ago

@@ -125,6 +125,8 @@ class Explorer(ipywidgets.VBox):
         self._showing = threading.RLock()
         self._present: tuple[str, ...] = ()
         self._keys: dict[str, Hashable] = {}
+        # What panels showed in the last state that worked: runs that are given up do not get there.
+        self._before: dict[str, tuple[Any, Hashable]] = {}
         self._view_failed = False
         self._wanted = self._target = 0
         self._began_s = self._sketched_s = 0.0
@@ -247,7 +249,7 @@ class Explorer(ipywidgets.VBox):
         for panel in getattr(self, "panels", {}).values():
             close_all(panel)  # those behind tabs are nobody's children yet
         # ipywidgets closes a widget that is being collected, half made or closed before.
-        for kept in ("_memory", "panels", "controls"):
+        for kept in ("_memory", "_before", "panels", "controls"):
             getattr(self, kept, {}).clear()
         close_all(self)
 
@@ -335,7 +337,6 @@ class Explorer(ipywidgets.VBox):
         self._show_status()
         self._began_s, self._num_shown = start, 0
         self._runner = threading.get_ident()
-        self._before: dict[str, tuple[Any, Hashable]] = {}
         failure: Exception | None = None
         try:
             # Changes that adapt() makes belong to this run.
@@ -361,6 +362,7 @@ class Explorer(ipywidgets.VBox):
                 f'<div class="gs-summary" aria-live="polite">{summary}{self._seeds_note()}</div>'
             )
             self.code = hand_over(self.recipe, self._given(state), self.graph_code)
+            self._before.clear()
         except _Superseded:
             pass  # the next run begins at once
         except Exception as error:
@@ -391,12 +393,15 @@ class Explorer(ipywidgets.VBox):
     def _put(self, name: str, figure: go.Figure, figures: Any, unfinished: str = "") -> None:
         """Show a figure in a panel that is looked at."""
         with self._showing:
-            panel = self.panels[name]
-            self._before.setdefault(name, (panel.kept, self._keys.get(name)))
-            self._keys[name] = figures.key(name) if isinstance(figures, Figures) else None
-            panel.figure = figure
+            self._assign(name, figure, figures)
             self._num_shown += 1
-        panel.unfinished = unfinished
+        self.panels[name].unfinished = unfinished
+
+    def _assign(self, name: str, figure: go.Figure | Callable[[], go.Figure], figures: Any) -> None:
+        panel = self.panels[name]
+        self._before.setdefault(name, (panel.kept, self._keys.get(name)))
+        self._keys[name] = figures.key(name) if isinstance(figures, Figures) else None
+        panel.figure = figure
 
     def _put_back(self) -> None:
         """After a failure all panels show the last state that worked."""
@@ -404,6 +409,7 @@ class Explorer(ipywidgets.VBox):
             for name, (kept, key) in self._before.items():
                 self.panels[name].figure = kept
                 self._keys[name] = key
+            self._before.clear()
 
     def _mark(self, names: Iterable[str], unfinished: str) -> None:
         """Say in these panels that they are of the state before, or part of what will be there, or neither."""
@@ -509,7 +515,7 @@ class Explorer(ipywidgets.VBox):
                     continue
                 draw = functools.partial(_draw, figures, name)
                 if name in self.panels:
-                    self.panels[name].figure = draw
+                    self._assign(name, draw, figures)
                 else:
                     layout = ipywidgets.Layout(
                         flex=f"{self.shares.get(name, 1)} 1 {LEAST_WIDTH}px", min_width="0", display="none"
@@ -518,7 +524,7 @@ class Explorer(ipywidgets.VBox):
                         name, draw, height=self.panel_height, shown=False, layout=layout
                     )
                     self.panels[name].observe(self._panel_clicked, names="clicked")
-                self._keys[name] = figures.key(name) if isinstance(figures, Figures) else None
+                    self._keys[name] = figures.key(name) if isinstance(figures, Figures) else None
             if self._tabs.options != titles:
                 self._tabs.options = titles
             if titles and self.view not in titles:
