@@ -97,6 +97,20 @@ def test_small_graphs_without_splits_labels_and_features_work(kind: type[Explore
     check(explorer, few)
 
 
+@pytest.mark.parametrize("num_nodes", [1, 3, 4])
+def test_a_graph_too_small_for_a_window_is_said_to_be(num_nodes: int) -> None:
+    graph = lab.Graph.from_edges([0], [0], num_nodes, name="<b>tiny</b>")
+    explorer = MatchExplorer(graph, device="cpu", raise_errors=True)
+    explorer.hops, explorer.cache_percent = 1, 50
+    if num_nodes < 4:
+        assert (
+            not explorer.figures
+            and f"&lt;b&gt;tiny&lt;/b&gt; has {num_nodes} of them" in explorer._summary.value
+        )
+    else:
+        assert len(explorer.figures) == 6
+
+
 def test_the_exact_tour_is_kept_to_what_it_can_do(graph: lab.Graph) -> None:
     explorer = MatchExplorer(graph, device="cpu", batch_size=16, num_batches=24)
     explorer.method = "exact"
@@ -338,7 +352,9 @@ def test_a_short_run_keeps_the_graph_and_few_seeds(graph: lab.Graph) -> None:
 
 
 def test_a_graph_that_cannot_be_trained_on_leaves_the_explorer_alive(capsys) -> None:
-    explorer = TrainingExplorer(lab.Graph.from_edges([0], [1], name="bare"), device="cpu", raise_errors=True)
+    bare = lab.Graph.from_edges([0], [1], name="<i>bare")
+    explorer = TrainingExplorer(bare, device="cpu", raise_errors=True)
+    assert "&lt;i&gt;bare has no" in explorer._summary.value, "a name is no markup"
     assert explorer.error == "" and explorer.figures == {}
     said = explorer._summary.value
     assert "bare has no features, no labels and no training split. Graphs with them: arxiv-like" in said

@@ -259,3 +259,12 @@ def test_copies_promise_nothing_where_no_rank_visits_a_list_of_another(graph: la
         promised = many_gpus.expect_saved(graph, cut, visits, 2, 3)
         assert (max(promised["reads"]) == 0) == (by == "owner" and hops == 1), (by, hops)
         assert set(map(len, promised.values())) == {len(many_gpus.BUDGETS)}
+
+
+def test_no_more_ranks_are_offered_than_the_graph_has_vertices() -> None:
+    explorer = RanksExplorer(lab.Graph.from_edges([0], [0], 1, name="one"), device="cpu", raise_errors=True)
+    assert explorer.num_ranks == explorer.controls["num_ranks"].max == 1
+    assert "Nothing travels between ranks" in explorer._summary.value
+    explorer = RanksExplorer(lab.Graph.from_edges([0, 1, 2], [1, 2, 0], name="three"), device="cpu")
+    explorer.num_ranks = explorer.controls["num_ranks"].max
+    assert explorer.error == "" and explorer.num_ranks == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -156,7 +158,8 @@ class MatchExplorer(FanoutExplorer):
     of the vertices whose rows a cache holds, those of highest out-degree), ``seed``, ``batch_a`` and ``batch_b`` (the
     two batches whose vertices are drawn, counted from 1).
 
-    The batches are sampled for real and the rows counted; nothing here is timed. See
+    The batches are sampled for real and the rows counted; nothing here is timed. Where there are fewer vertices to draw
+    seeds from than the least window has batches, one line says so, and nothing is drawn. See
     :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
@@ -236,6 +239,13 @@ class MatchExplorer(FanoutExplorer):
         if 0 <= row < len(batches) and 0 <= column < len(batches):
             first, second = batches[row, column].tolist()
             self.set(batch_a=first, batch_b=second)
+
+    def compute(self, state: dict[str, Any]) -> tuple[Mapping[str, Any], Callable[[], str]]:
+        room = len(seed_pool(self.graph))
+        if room >= RUN:
+            return super().compute(state)
+        few = f"{html.escape(self.graph.title, quote=False)} has {room} of them"
+        return {}, lambda: f"A window of {RUN} mini-batches needs {RUN} vertices to draw seeds from: {few}."
 
     def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
         return {**super().parameters(state), "with_cache": state["cache_percent"] > 0}

@@ -346,6 +346,10 @@ class RanksExplorer(Explorer):
     seed = traitlets.Int(0).tag(state=True)
 
     def prepare(self, state: dict[str, Any]) -> None:
+        # No rank is without a vertex.
+        self._most = min(MOST_RANKS, self.graph.num_nodes)
+        if "num_ranks" not in state:
+            self.num_ranks = min(self.num_ranks, self._most)
         warm_ranks(2, self.device)  # they start while the page is built
         self._sizes = batch_options(self.graph, 2048, 16)
         if "batch_size" not in state:
@@ -355,7 +359,7 @@ class RanksExplorer(Explorer):
 
     def build_controls(self) -> dict[str, Control]:
         controls: list[Control] = [
-            Slider("num_ranks", "Ranks", self.num_ranks, min=1, max=MOST_RANKS),
+            Slider("num_ranks", "Ranks", self.num_ranks, min=1, max=self._most),
             Choice("parts_by", "Parts by", self.parts_by, cutters()),
             Choice("by", "Seeds of a rank", self.by, list(BY)),
             Slider("batch_size", "Batch size", self.batch_size, options=self._sizes, unit=" seeds"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import html
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -232,7 +233,7 @@ class TrainingExplorer(FanoutExplorer):
         return {control.name: control for control in controls}
 
     def compute(self, state: dict[str, Any]) -> tuple[Mapping[str, Any], Callable[[], str]]:
-        line = untrainable(self.graph, state["random_features"])
+        line = html.escape(untrainable(self.graph, state["random_features"]), quote=False)
         if not line:
             return super().compute(state)
         if not untrainable(self.graph, True):
