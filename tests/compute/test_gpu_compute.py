@@ -428,3 +428,56 @@ def test_rows_of_a_warp_of_memory_aware(each):
         out = cupy.empty((77, features), np.float32)
         ladder.gather("memory-aware", csr_of(to_gpu(block)), cupy.asarray(x), out, None, True, each=each)
         assert np.allclose(out.get(), dense(block, None, "mean") @ x, **tolerance("float32"))
+
+
+def test_sums_by_shares_keep_what_is_no_number():
+    """A row with an edge whose score is NaN is NaN, as in PyTorch: no group of lanes and no piece may leave it out."""
+    import cupy
+
+    from gnnsample_lab.compute.aggregation.csr import function, pointer
+
+    length, columns, sources = 16, 4, 40
+    rows = [[0, 1, 2], [3, 4, 5, 6, 7, 8, 9], [*range(40)], [10, 11], [], [*range(20, 40)]]
+    indptr = np.cumsum([0, *map(len, rows)]).astype(np.int64)
+    counts = [-(-len(row) // length) if len(row) > length else 0 for row in rows]
+    first, piece_row = (
+        np.cumsum([0, *counts]).astype(np.int32),
+        np.repeat(np.arange(6), counts).astype(np.int32),
+    )
+    rng = np.random.default_rng(0)
+    x, target = (rng.standard_normal((n, columns)).astype(np.float32) for n in (sources, len(rows)))
+    source = rng.standard_normal((sources, 1)).astype(np.float32)
+    macros = (("SCALAR", "float"), ("VEC", 1), ("LANES", 4), ("UNROLL", 4), ("COEF", 2), ("EDGE", 0))
+    for bad in (None, *range(sources)):
+        scores = source.copy()
+        scores[[] if bad is None else bad] = np.nan
+        out, partial = (cupy.zeros((n, columns), np.float32) for n in (len(rows), len(piece_row)))
+        scales, logs = cupy.zeros((len(piece_row), 2), np.float32), cupy.zeros(len(rows), np.float32)
+        run, pieces, given, scored, goal = map(
+            cupy.asarray, (indptr, first, x, scores, np.ascontiguousarray(target[:, :1]))
+        )
+        indices, of = cupy.asarray(np.concatenate(rows).astype(np.int32)), cupy.asarray(piece_row)
+        edges, parts = (pointer(run), pointer(indices), pointer(pieces)), (pointer(partial), pointer(scales))
+        read = pointer(given), pointer(None), pointer(scored), pointer(goal)
+        sizes = np.uint32(1), np.uint32(columns)
+        function("inference/row_sums.cu", "piece_sums", macros)(
+            (1, 1), (256,),
+            (
+                *edges, pointer(of), *read, *parts, np.uint64(len(of)), np.uint64(0), np.uint64(len(rows)),
+                np.uint64(columns), *sizes, np.uint32(length), np.float32(0.2),
+            ),
+        )  # fmt: skip
+        function("inference/row_sums.cu", "row_sums", macros)(
+            (1, 1), (256,),
+            (
+                *edges, pointer(None), *read, pointer(logs), *parts, pointer(out), pointer(None), pointer(None),
+                np.uint64(len(rows)), *(np.uint64(columns),) * 2, np.uint64(0), np.uint32(1), np.uint32(columns),
+                np.uint32(columns), np.uint32(length), np.uint32(0), np.uint32(0), np.float32(0.2),
+            ),
+        )  # fmt: skip
+        for row, (found, log, its) in enumerate(zip(out.get(), logs.get(), rows, strict=True)):
+            score = scores[its, 0] + target[row, 0]
+            share = np.exp(np.where(score > 0, score, 0.2 * score))
+            wanted = share @ x[its] / share.sum() if its else np.zeros(columns)
+            assert np.allclose(found, wanted, atol=1e-5, equal_nan=True), (bad, row)
+            assert np.allclose(log, np.log(share.sum()) if its else 0, atol=1e-5, equal_nan=True), (bad, row)

@@ -46,11 +46,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     if (t.group || !t.mine) return;
     if (COEF == 2) {
-        const SCALAR inverse = s.total > 0 ? (SCALAR)1 / s.total : (SCALAR)0;
+        const SCALAR inverse = s.total != 0 ? (SCALAR)1 / s.total : (SCALAR)0;
 #pragma unroll
         for (int i = 0; i < VEC; ++i) s.sum.v[i] *= inverse;
         if (log_sum && t.f % padded == 0)
-            log_sum[row * heads + t.head] = s.total > 0 ? s.highest + lab_log(s.total) : (SCALAR)0;
+            log_sum[row * heads + t.head] = s.total != 0 ? s.highest + lab_log(s.total) : (SCALAR)0;
     }
     const u32 in_head = t.f - t.head * padded, column = t.head * size + in_head;
     SCALAR* to = out + row * out_stride + column;

@@ -38,7 +38,7 @@ struct Edges {
     SCALAR slope;
 };
 
-// Of COEF 2: `sum` and `total` are multiples of exp(-highest); total is 0 without edges.
+// Of COEF 2: `sum` and `total` are multiples of exp(-highest); total is 0 without edges, and else 1 or more, or no number.
 struct State {
     Vec sum;
     SCALAR highest, total;
@@ -66,8 +66,8 @@ __device__ __forceinline__ void join(State& s, const State& more) {
         for (int i = 0; i < VEC; ++i) s.sum.v[i] += more.sum.v[i];
         return;
     }
-    if (!(more.total > 0)) return;
-    if (!(s.total > 0)) {
+    if (more.total == 0) return;
+    if (s.total == 0) {
         s = more;
         return;
     }
@@ -109,7 +109,7 @@ __device__ __forceinline__ void add_edges(const Edges& p, const Team& t, i64 at,
             }
             if (COEF == 2) {
                 SCALAR highest = s.highest;
-                bool any = s.total > 0;
+                bool any = s.total != 0;
 #pragma unroll
                 for (int u = 0; u < UNROLL; ++u) {
                     if (j + u * GROUPS + t.group >= count) continue;
@@ -119,7 +119,7 @@ __device__ __forceinline__ void add_edges(const Edges& p, const Team& t, i64 at,
                     any = true;
                 }
                 if (any) {
-                    if (s.total > 0 && highest > s.highest) {
+                    if (s.total != 0 && highest > s.highest) {
                         const SCALAR past = lab_exp(s.highest - highest);
                         s.total *= past;
 #pragma unroll
