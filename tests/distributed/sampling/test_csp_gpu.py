@@ -260,6 +260,45 @@ def test_fixed_messages_and_an_overflow_on_one_rank(
     assert [f.redone for f in fixed] == [2] * parts
 
 
+@pytest.mark.parametrize("rule", [PLAIN, WEIGHTED], ids=str)
+def test_requests_that_had_no_room_in_an_earlier_hop_have_no_picks(rule: dict[str, Any]) -> None:
+    """Their places in a later hop's larger messages are empty; a warp draws each of the rows around them."""
+    from gnnsample_lab.distributed.sampling.capacities import WARM_UP
+    from gnnsample_lab.distributed.sampling.gpu.csp_fixed import FixedCore
+
+    graph = drawn_graph("hubs")
+    sampler = lab.NeighborSampler(graph, [33, 40], device="cpu", seed=5, **rule)
+    cut, cores = ranks_of(graph, sampler.spec, 3)
+    fixed = [FixedCore(core, SCRATCH, lambda values: values) for core in cores]
+    for each in fixed:
+        for _ in range(WARM_UP):  # one vertex is asked for in the first hop, and many in the second
+            each.measure(np.array([[1] * 3, [60] * 3]))
+    many = slices(np.arange(0, 6000, 61), 3)
+    spaces = [f.prepare(seeds, 7) for f, seeds in zip(fixed, many)]
+    in_step([f.steps(ws) for f, ws in zip(fixed, spaces)])
+    assert all(f.result(ws, seeds, 7, p) is None for f, ws, seeds, p in zip(fixed, spaces, many, cut))
+    found = in_step([core.exact(seeds, 7, p) for core, seeds, p in zip(cores, many, cut)])
+    check(graph, sampler, found, many, 7)
+
+
+def test_a_graph_without_edges_has_messages_of_fixed_size() -> None:
+    from gnnsample_lab.distributed.sampling.capacities import WARM_UP
+    from gnnsample_lab.distributed.sampling.gpu.csp_fixed import FixedCore
+
+    graph = lab.Graph.from_edges([], [], 7)
+    sampler = lab.NeighborSampler(graph, [2, -1], device="cpu", seed=5)
+    cut, cores = ranks_of(graph, sampler.spec, 3)
+    fixed = [FixedCore(core, SCRATCH, lambda values: values) for core in cores]
+    for each in fixed:
+        for _ in range(WARM_UP):
+            each.measure(np.full((2, 3), 7))
+    given = slices(np.arange(7), 3)
+    spaces = [f.prepare(seeds, 7) for f, seeds in zip(fixed, given)]
+    in_step([f.steps(ws) for f, ws in zip(fixed, spaces)])
+    found = [f.result(ws, seeds, 7, p) for f, ws, seeds, p in zip(fixed, spaces, given, cut)]
+    check(graph, sampler, found, given, 7)
+
+
 @pytest.mark.parametrize("hosts_tell", [False, True])
 def test_the_host_reads_what_moved(hosts_tell: bool) -> None:
     """Rows asked for are those served, and picks taken those given."""

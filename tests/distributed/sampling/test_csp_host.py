@@ -20,7 +20,7 @@ from gnnsample_lab.distributed.sampling.gpu.csp_core import Moved
 from gnnsample_lab.distributed.sampling.gpu.csp_fixed import FixedCore, rows_of
 from gnnsample_lab.distributed.sampling.gpu.own import ROWS
 from gnnsample_lab.distributed.sampling.traffic import Traffic
-from gnnsample_lab.sampling.neighbors.plan import PLAN
+from gnnsample_lab.sampling.neighbors.plan import PLAN, STATUS_OVERFLOW
 
 STRUCTS = {
     "Route": packing.ROUTE, "Tasks": packing.TASKS, "Ragged": packing.RAGGED, "Replies": packing.REPLIES,
@@ -155,6 +155,33 @@ def test_ranks_agree_on_capacities_and_grow_together(four_ranks: Ranks) -> None:
     assert grown[0][2] == [1, 1024, 4]
     assert grown[0][:2] == ids[0][:2] and grown[1][:2] == ids[1][:2]
     assert grown[1][2] == [4, 1024, 8]
+
+
+def test_a_graph_is_not_replayed_once_its_buffers_may_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mini-batch that overflows is sampled with exact sizes; then buffers may exceed their bound, which stays."""
+    core = stub(0, 1)
+    core.ws = SimpleNamespace(shape=SimpleNamespace(seed_cap=8))
+    core.forced, core.stage, core.await_totals = [0], lambda *_: None, lambda _: STATUS_OVERFLOW
+    fixed = FixedCore(core, 10**4, lambda values: values)
+    for _ in range(WARM_UP):
+        fixed.measure(np.array([[3], [4]]))
+    laid_out: list[Any] = []
+
+    def lay_out(ws: Any) -> None:
+        laid_out.append(ws)
+        fixed._layout = rows_of(fixed.capacities, 0)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fixed, "_lay_out", lay_out)
+    seeds = np.arange(3)
+    ws = fixed.prepare(seeds, 0)
+    fixed._graph = "captured"
+    assert fixed.prepare(seeds, 1) is ws and len(laid_out) == 1
+    assert fixed.result(ws, seeds, 1, None) is None
+    with pytest.raises(RuntimeError, match="more than scratch_bytes=10,000"):
+        fixed.measure(np.array([[3], [4000]]))
+    assert fixed._graph is None
+    fixed.prepare(seeds, 2)
+    assert len(laid_out) == 2
 
 
 def test_messages_that_do_not_fit_are_an_error_on_all_ranks(four_ranks: Ranks) -> None:

@@ -331,7 +331,7 @@ class Core:
 
     def _stride(self, fanout: int) -> int:
         """Places of a row in a reply; 0 where rows have any length."""
-        most = self.part.max_in_degree
+        most = max(1, self.part.max_in_degree)  # also where there are no edges: 0 would mean any length
         if fanout < 0:
             return most if most <= 2 * NARROW else 0
         return fanout if self.spec.replace else min(fanout, most)

@@ -195,7 +195,10 @@ extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) draw(const __grid_
     // A warp per row. Slots are drawn where the neighbours will be: an id is at least as wide.
     for (u64 i = (u64)blockIdx.x * DRAW_WARPS + warp; i < n; i += (u64)gridDim.x * DRAW_WARPS) {
         const ID_T v = ids[i];
-        if (v < 0) break;  // requests fill the front
+        if (v < 0) {  // no request: nothing, or one that an earlier hop had no room for
+            if (lane == 0) heads[i] = 0;
+            continue;
+        }
         const Task task = task_of<true>(p, t, rank, i, v);
         if (lane == 0) {
             note_last(t, ids, rank, i);

@@ -93,7 +93,7 @@ class FixedCore:
         core = self.core
         assert self.capacities is not None
         ws = core.workspace(0) if core.ws is None else core.ws
-        if self._layout is None:
+        if self._layout is None or self._graph is None:
             self._lay_out(ws)
         room = ws.shape.seed_cap
         core.forced[0] = int(seeds.size > room or bool(core.forced[0]))
@@ -159,6 +159,8 @@ class FixedCore:
         core.forced[0] = 0
         if status & STATUS_OVERFLOW:
             self.redone += 1
+            # It is sampled again with exact sizes, which may take other buffers, whether or not these can grow then.
+            self._graph = None
             return None
         if status:
             raise RuntimeError(
