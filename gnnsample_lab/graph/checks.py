@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,7 +59,7 @@ def weights(value: Any, num_edges: int) -> Any:
 
 
 def features(value: Any, num_nodes: int) -> Any:
-    """``feat`` as float32[N, F]."""
+    """``feat`` as float32[N, F]; a warning says where whole numbers are rounded."""
     array = numbers("feat", value)
     if array.ndim != 2 or len(array) != num_nodes:
         raise ValueError(f"feat must have shape ({num_nodes}, features) (got {tuple(array.shape)})")
@@ -69,6 +70,13 @@ def features(value: Any, num_nodes: int) -> Any:
         lost = xp.isinf(narrow) & ~xp.isinf(array)
         if bool(lost.any()):
             raise ValueError(f"feat must fit 32 bits (got {float(array[lost][0])})")
+    if array.dtype.kind in "iu" and array.dtype.itemsize > 2:
+        rounded = narrow.astype(np.float64) != array
+        if bool(rounded.any()):
+            warnings.warn(
+                f"feat: whole numbers beyond 2**24 are rounded to float32 ({int(array[rounded][0])} among them)",
+                stacklevel=5,
+            )
     return narrow
 
 

@@ -29,7 +29,8 @@ class Graph:
         indptr: int64[N+1]; the in-edges of vertex v lie at positions ``indptr[v]:indptr[v+1]``.
         indices: int32[E] (int64 from 2**31 vertices on); the source of each edge, sorted within a vertex.
         edge_weight: float32[E], finite and not negative, or None.
-        feat: float32[N, F] or None. May stay in host memory while the graph is on the GPU.
+        feat: float32[N, F] or None; of other numbers as such, with a warning where whole ones are rounded. May stay
+            in host memory while the graph is on the GPU.
         label: int64[N], -1 for none; int64[N, tasks] of 0 and 1 for multi-label data; or None.
         splits: name ("train", "valid", "test") -> int64 vertex ids, in the order given.
         num_classes: number of classes; found from ``label`` when not given, 0 without labels.

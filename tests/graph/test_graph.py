@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -298,6 +299,15 @@ def test_values_that_64_or_32_bits_cannot_hold_are_named():
     with pytest.raises(ValueError, match="feat must fit 32 bits"):
         Graph.from_edges(*edges, feat=[[1e300], [np.inf]])
     assert np.isnan(Graph.from_edges(*edges, feat=[[np.nan], [np.inf]]).feat[0, 0])
+
+
+def test_whole_numbers_that_features_do_not_hold_are_told():
+    """Ids among features, say: two of them may become one."""
+    with pytest.warns(UserWarning, match="feat: whole numbers beyond .* are rounded .*16777217 among them"):
+        Graph.from_edges([0], [1], 2, feat=[[3], [2**24 + 1]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Graph.from_edges([0], [1], 2, feat=[[-(2**24)], [2**40]]).feat[1, 0] == 2**40
 
 
 @pytest.mark.parametrize(
