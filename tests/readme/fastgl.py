@@ -153,6 +153,9 @@ def matching(table4: Record, fig10: Record, table7: Record) -> Phrases:
     before, after = (values(fig10, "mb_per_batch", part="b", system=mode) for mode in modes)
     more = [100 * (b / a - 1) for a, b in zip(before, after)]
     slower, faster = [name for name in gain if gain[name] < 0], [name for name in gain if gain[name] > 0]
+    search = by_graph(fig10, "reorder_ms", part="b", system="match + reorder")
+    matched = by_graph(fig10, "io_ms", part="b", system="match")
+    spent = [100 * search[name] / matched[name] for name in slower]
     beside = {
         each["cache_percent"]: 100 * each["less_than_first"]
         for each in rows(fig10, part="a", system="cache + match + reorder")
@@ -176,7 +179,8 @@ def matching(table4: Record, fig10: Record, table7: Record) -> Phrases:
             f"{series(MANY, whole)} % (paper: most below 50 %): reproduced",
             min(few) > beside[50.0] > beside[80.0] > beside[100.0],
         ),
-        f"adds {series((-100 * gain[name] for name in slower), whole)} % on {labels(slower)}, takes "
+        f"adds {series((-100 * gain[name] for name in slower), whole)} % on {labels(slower)}, of which "
+        f"finding the order is {series(spent, whole)} points, takes "
         f"{series((100 * gain[name] for name in faster), whole)} % off on {labels(faster)} "
         f"(paper up to {exact(most)} % off): {became((100 * each for each in gain.values()), best=most, neutral=0)}",
         Said(
