@@ -6,6 +6,7 @@ rest of a model goes on in 16 bits.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -38,3 +39,26 @@ def in_float32(forward: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, A
             return forward(self, block, x)
 
     return wide
+
+
+def fresh_casts(device: str) -> contextlib.AbstractContextManager[Any]:
+    """Autocast as it is on this kind of device, but for weights that it has cast before, which are cast anew.
+
+    It keeps them until its outermost block ends. Where an update is made inside that block they are old.
+    """
+    import torch
+
+    if not torch.is_autocast_enabled(device):
+        return contextlib.nullcontext()
+    return torch.autocast(device, torch.get_autocast_dtype(device), cache_enabled=False)
+
+
+def arithmetic(device: str) -> tuple[Any, ...]:
+    """How PyTorch computes now on this kind of device: what a captured step holds of it, as a key."""
+    import torch
+
+    matmul = torch.backends.cuda.matmul
+    # Of PyTorch before 2.9 the one, since then the other; it refuses to tell the one once the other was set.
+    products = getattr(matmul, "fp32_precision", None) or matmul.allow_tf32
+    casts = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    return casts, products, torch.are_deterministic_algorithms_enabled()

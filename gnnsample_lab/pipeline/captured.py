@@ -15,6 +15,7 @@ from typing import Any
 
 from gnnsample_lab.checks import flag, function, optional, shown
 from gnnsample_lab.compute.aggregation.transpose import deterministic
+from gnnsample_lab.compute.autocast import arithmetic
 from gnnsample_lab.compute.fused.block import SummedBlock
 from gnnsample_lab.compute.fused.sampler import FusedBatch, FusedSampler
 from gnnsample_lab.compute.models import MODELS
@@ -49,10 +50,10 @@ def captured_step(
 
     The first mini-batch of a size is trained on launch by launch, the second is captured, and from then on the step
     is replayed. Sizes are rounded up with some room; a mini-batch that does not fit makes them larger, and the step is
-    captured anew. Losses are those of uncaptured steps up to the order of additions, without dropout; dropout draws
-    from the generator's counter, another mask at each replay. Mini-batches of another kind, summed by a
-    :class:`~gnnsample_lab.FusedSampler` or not, with weights or without, have the step captured anew as well: kinds
-    that take turns are not replayed.
+    captured anew; so it is where ``torch.autocast`` or the precision of products changes. Losses are those of
+    uncaptured steps up to the order of additions, without dropout; dropout draws from the generator's counter, another
+    mask at each replay. Mini-batches of another kind, summed by a :class:`~gnnsample_lab.FusedSampler` or not, with
+    weights or without, have the step captured anew as well: kinds that take turns are not replayed.
 
     Hyper-parameters that are tensors, as Adam's learning rate, may change at any time. A change of one that is a number
     or a tuple, as ``betas``, ``momentum`` and SGD's learning rate, has the step captured anew; of the graphs captured
@@ -265,11 +266,12 @@ class CapturedStep(Step):
 
     def _key(self, update: bool) -> Any:
         """What a captured step holds besides its mini-batch: which parameters are frozen, where they and buffers lie,
-        and the modules' numbers (whether they train, dropout, momentum)."""
+        the modules' numbers (whether they train, dropout, momentum), and how PyTorch computes."""
         trained = tuple(p.requires_grad for p in self._parameters)
         places = tuple(t.data_ptr() for t in self._tensors_of_model)
         numbers = tuple(of.get(name) for of, name in self._numbers)
-        return update, trained, places, numbers, self._settings() if update else None
+        how = arithmetic(self.labels.device.type)
+        return update, trained, places, numbers, how, self._settings() if update else None
 
     def _settings(self) -> Any:
         """A key for the optimizer's settings. A tensor that became another object is copied back to the one that

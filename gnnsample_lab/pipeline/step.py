@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gnnsample_lab.checks import instance
+from gnnsample_lab.compute.autocast import fresh_casts
 from gnnsample_lab.compute.fused.block import SummedBlock
 from gnnsample_lab.minibatch.export import tensor
 
@@ -75,8 +76,9 @@ class Step:
     def _step(self, blocks: Any, x: Any, target: Any, update: bool, is_seed: Any = None) -> tuple[Any, Any]:
         """``is_seed``: which rows are seeds; None: all."""
         self.optimizer.zero_grad(set_to_none=True)
-        logits = self.model(blocks, blocks[0].own if x is None else x)
-        loss = self._loss(logits, target, "mean" if update else "sum", is_seed)
+        with fresh_casts(self.labels.device.type):
+            logits = self.model(blocks, blocks[0].own if x is None else x)
+            loss = self._loss(logits, target, "mean" if update else "sum", is_seed)
         weight = None if update else self._counted(target, is_seed).sum()
         loss.backward()
         if update:

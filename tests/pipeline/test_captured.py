@@ -657,6 +657,52 @@ def test_a_step_is_captured_anew_where_the_model_is_another_one(monkeypatch, cha
         assert taken() == before and step.captures == 2, "as before, from what was captured then"
 
 
+def test_a_step_is_captured_anew_where_pytorch_computes_otherwise(graph):
+    """Replayed, it would go on with 16 bits, or TF32, or without."""
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    step = lab.captured_step(model, optimizer, sampler_of(graph, "sage", "cpu"))
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = before  # what was left open is said from here on
+    usual = step._key(True)
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", dtype):
+            assert step._key(True) != usual
+    with torch.autocast("cpu", torch.bfloat16), torch.autocast("cpu", enabled=False):
+        assert step._key(True) == usual
+    try:
+        torch.backends.cuda.matmul.allow_tf32 = not before
+        assert step._key(True) != usual
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    assert step._key(True) == usual
+
+
+def test_weights_are_cast_anew_after_an_update(graph):
+    """Autocast keeps those that it has cast until its block ends, here that of a whole loop."""
+
+    class Linear(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(10, 4)
+
+        def forward(self, blocks: Any, x: Any) -> Any:
+            return self.linear(x[: len(blocks[-1].dst)])
+
+    sampler = sampler_of(graph, "sage", "cpu")
+    given, losses = batches(sampler, graph, 64, 6), []
+    for at_once in (True, False):
+        torch.manual_seed(0)
+        model = Linear()
+        step = lab.captured_step(model, torch.optim.SGD(model.parameters(), lr=0.5), sampler)
+        with torch.autocast("cpu", torch.bfloat16) if at_once else contextlib.nullcontext():
+            found = []
+            for batch in given:
+                with torch.autocast("cpu", torch.bfloat16):
+                    found.append(step(batch).item())
+        losses.append(found)
+    assert losses[0] == losses[1] and len(set(losses[0])) > 1
+
+
 def on_a_gpu(count: int) -> tuple[Any, Any, list[Any]]:
     """A captured step that has made none, its model, and mini-batches."""
     graph = learnable_graph().to("cuda")
