@@ -152,7 +152,7 @@ class Life:
         self._heartbeat_s = min(self._heartbeat_s, SOON_S)
         until = time.monotonic() + ASKED_S
         while not (self._is_over.is_set() or self._known.wait(BEAT_S)) and time.monotonic() < until:
-            pass
+            os.register_at_fork(after_in_child=self._take_back)
         if self._known.is_set():  # the main thread raises what is known, or the thread that watches prints it
             time.sleep(ASKED_S)
         end_process(ASKED)
@@ -314,7 +314,8 @@ class EndRequest:
     """Has SIGTERM, by which ``torchrun`` ends ranks, end this process by :meth:`Life.asked_to_end`.
 
     The main thread may be in a collective that nothing ends, where Python's handlers do not run. Hence a thread reads
-    of the signal, too. A script that handles SIGTERM itself goes on doing so.
+    of the signal, too. A script that handles SIGTERM itself goes on doing so, and processes forked from this one end by
+    it at once: they are no ranks.
     """
 
     def __init__(self, life: Life) -> None:
@@ -339,6 +340,8 @@ class EndRequest:
             self._thread.start()
         self._handler = lambda *_: self._heed()
         signal.signal(signal.SIGTERM, self._handler)
+        if hasattr(os, "register_at_fork"):  # else a child's signal would be read here
+            os.register_at_fork(after_in_child=self._take_back)
 
     def _read(self, end: int) -> None:
         while numbers := os.read(end, 64):
@@ -353,7 +356,13 @@ class EndRequest:
 
     def leave(self) -> None:
         """Have SIGTERM end this process as it did before, unless it was asked already; of the main thread."""
-        if self._is_heeded or self._handler is None:
+        if not self._is_heeded:
+            self._take_back()
+            if self._thread is not None:
+                self._thread.join(LINGER_S)
+
+    def _take_back(self) -> None:
+        if self._handler is None:
             return
         if signal.getsignal(signal.SIGTERM) is self._handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -362,7 +371,6 @@ class EndRequest:
             if before != self._write:  # of somebody who came later
                 signal.set_wakeup_fd(before)
             os.close(self._write)  # the thread that reads then ends
-            self._thread.join(LINGER_S)
         self._handler = None
 
 

@@ -250,6 +250,30 @@ def test_only_stopped_children_of_the_same_parent_are_killed() -> None:
         other.kill()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_a_forked_process_ends_at_once_and_its_parent_does_not() -> None:
+    code = (
+        "import os, signal, time; from types import SimpleNamespace\n"
+        "from gnnsample_lab.distributed.ranks.life import EndRequest\n"
+        "request = EndRequest(SimpleNamespace(asked_to_end=lambda: print('asked', flush=True)))\n"
+        "child = os.fork()\n"
+        "if not child: time.sleep(60)\n"
+        "time.sleep(0.2); os.kill(child, signal.SIGTERM); print(os.waitpid(child, 0)[1])\n"
+        "time.sleep(0.2); print('not asked', flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2); print(request._is_heeded)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LONG_S,
+    )
+    assert ended.stdout.split("\n")[:-1] == [str(int(signal.SIGTERM)), "not asked", "asked", "True"]
+
+
 # ---- jobs of processes ----------------------------------------------------------------------------------------
 
 
