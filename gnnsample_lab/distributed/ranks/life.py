@@ -152,7 +152,7 @@ class Life:
         self._heartbeat_s = min(self._heartbeat_s, SOON_S)
         until = time.monotonic() + ASKED_S
         while not (self._is_over.is_set() or self._known.wait(BEAT_S)) and time.monotonic() < until:
-            os.register_at_fork(after_in_child=self._take_back)
+            pass
         if self._known.is_set():  # the main thread raises what is known, or the thread that watches prints it
             time.sleep(ASKED_S)
         end_process(ASKED)
