@@ -228,6 +228,17 @@ def test_an_error_of_peers_waits_for_its_cause(begun: Any, store: Store) -> None
     assert error is not None and error.rank == 1
 
 
+def printed_by(*words: str, seconds: float = LONG_S, **environment: str) -> list[str]:
+    """The lines that Python prints in a process of its own, which must end well."""
+    places = os.pathsep.join(path for path in sys.path if path)
+    ended = subprocess.run(
+        [sys.executable, *words], env={**os.environ, "PYTHONPATH": places, **environment}, capture_output=True,
+        text=True, timeout=seconds, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_only_stopped_children_of_the_same_parent_are_killed() -> None:
     code = (
@@ -240,12 +251,7 @@ def test_only_stopped_children_of_the_same_parent_are_killed() -> None:
     )
     with subprocess.Popen(["sleep", "60"]) as other:
         other.send_signal(signal.SIGSTOP)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        ended = subprocess.run(
-            [sys.executable, "-c", code, str(other.pid)], env=environment, capture_output=True, text=True,
-            check=True, timeout=LONG_S,
-        )  # fmt: skip
-        assert ended.stdout == f"{int(signal.SIGKILL)} 0\n"
+        assert printed_by("-c", code, str(other.pid)) == [f"{int(signal.SIGKILL)} 0"]
         assert other.poll() is None, "a stopped process of another parent"
         other.kill()
 
@@ -262,16 +268,7 @@ def test_a_forked_process_ends_at_once_and_its_parent_does_not() -> None:
         "time.sleep(0.2); print('not asked', flush=True)\n"
         "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2); print(request._is_heeded)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=LONG_S,
-    )
-    assert ended.stdout.split("\n")[:-1] == [str(int(signal.SIGTERM)), "not asked", "asked", "True"]
+    assert printed_by("-c", code) == [str(int(signal.SIGTERM)), "not asked", "asked", "True"]
 
 
 # ---- jobs of processes ----------------------------------------------------------------------------------------
@@ -284,20 +281,9 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path
         pytest.skip("reads /proc, and names the loopback interface as Linux does")
     pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("jobs")
-    environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "GLOO_SOCKET_IFNAME": "lo",
-    }  # fmt: skip
-    script = Path(__file__).with_name("joined_jobs.py")
-    ended = subprocess.run(
-        [sys.executable, script, folder],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout.splitlines()[-1]), folder
+    script = str(Path(__file__).with_name("joined_jobs.py"))
+    printed = printed_by(script, str(folder), seconds=300, GLOO_SOCKET_IFNAME="lo")
+    return json.loads(printed[-1]), folder
 
 
 KILLED = -int(getattr(signal, "SIGKILL", 9))
