@@ -32,7 +32,6 @@ NOT_YET = {
     ("gnnlab-designs", "shared: picks a batch"),
     ("ladder", "balance"),
     *(("gnnlab-fig3", header) for header in ("rows a batch", "picks a batch")),
-    *(("gnnlab-table6", header) for header in ("rows a batch", "picks a batch")),
     *(("path", header) for header in ("L2", "latency us", "host us")),
     ("systems", "picks a batch"),
 }

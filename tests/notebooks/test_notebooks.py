@@ -123,6 +123,20 @@ def test_one_cell_chooses_graph_and_device(notebook: Any) -> None:
             assert "device=DEVICE" in cell.source, f"{cell.id} ignores the chosen device"
 
 
+def test_cells_say_how_many_of_the_shared_ranks_take_part(notebook: Any) -> None:
+    """The explorer's slider starts more of them, and cells that are run again afterwards have as many parts as ever."""
+    cells = code_cells(notebook)
+    if not any("warm_ranks(" in cell.source for cell in cells):
+        return
+    calls = [
+        node
+        for cell in cells
+        for node in ast.walk(ast.parse(cell.source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ranks.run"
+    ]
+    assert calls and all("world" in [given.arg for given in call.keywords] for call in calls)
+
+
 def test_cells_are_short_and_hold_no_logic(notebook: Any) -> None:
     samplers = {"lab.SamplingApp"}
     for cell in code_cells(notebook):

@@ -212,6 +212,7 @@ def systems(sampling: Record) -> Phrases:
     def over(*systems: str, graph: str | tuple[str, ...] = (NEAR, FAR)) -> list[float]:
         return values(sampling, "over_dsp", part="table 6", system=systems, graph=graph)
 
+    samplers = values(sampling, "samplers", part="table 6", system=("pyg-cpu", "dgl-cpu"))
     (fastgcn,), (direct,) = (
         rows(sampling, part="table 7", graph=NEAR, system=name, gpus=gpus)
         for name, gpus in (("fastgcn-cpu", 0), ("direct", most(sampling, "gpus")))
@@ -219,15 +220,13 @@ def systems(sampling: Record) -> Phrases:
     return [
         Said(f"in full, {all_cards(sampling)}", in_full(sampling)),
         sizes(sampling["graphs"]),
-        Said(
-            f"PyG and DGL on CPUs, with at most four samplers, take {span(over('pyg-cpu', 'dgl-cpu'), 'x', two)} of "
-            "DSP's time",
-            "at most four" in sampling["settings"]["systems"]["pyg-cpu"],
-        ),
+        f"PyG and DGL on the host's cores, {min(samplers)} to {max(samplers)} samplers, take "
+        f"{span(over('pyg-cpu', 'dgl-cpu', graph=NEAR), 'x', two)}",
         f"Quiver {span(over('quiver', graph=NEAR), 'x', two)}",
         f"DGL-UVA {span(over('dgl-uva', graph=NEAR), 'x', two)} on Products",
         f"on Products: {became(over('pyg-cpu', 'dgl-cpu', 'quiver', 'dgl-uva', graph=NEAR))}",
-        f"{span(over('quiver', graph=FAR), 'x', two)} and {span(over('dgl-uva', graph=FAR), 'x', two)} on papers100M",
+        f"{span(over('pyg-cpu', 'dgl-cpu', graph=FAR), 'x', two)}, {span(over('quiver', graph=FAR), 'x', two)} and "
+        f"{span(over('dgl-uva', graph=FAR), 'x', two)} on papers100M",
         f"{became(over('quiver', 'dgl-uva', graph=FAR))} there",
         f"FastGCN {two(fastgcn['over_dsp'])} x",
         f"paper 300 x, 8 GPUs): {became([fastgcn['over_dsp']], best=300)}",

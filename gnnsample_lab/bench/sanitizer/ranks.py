@@ -11,6 +11,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.bench.configurations import test_graph
 from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.distributed.sampling.capacities import WARM_UP
+from gnnsample_lab.sampling.weights import integer_weights
 
 from .inputs import Pair, one_part, small_graph, there
 
@@ -47,6 +48,43 @@ def exchanges(device: str) -> Iterator[Pair]:
     """Collective sampling by a rank alone, who asks and answers itself."""
     yield from _drawn_by_one(device, ("pull", "csp", "csp-async"))
     yield from _drawn_by_one(device, ("pull", "csp"), (-1, 3))  # replies of any length
+    yield from _lists_that_leave(device)
+
+
+def _lists_that_leave(device: str) -> Iterator[Pair]:
+    """What ``pull`` sends to another rank, whole lists and their weights: a rank alone asks for none."""
+    whole = test_graph("hubs")
+    asked = np.random.default_rng(7).permutation(whole.num_nodes)[:300]
+    ends = np.cumsum(np.diff(whole.indptr)[asked])
+    amounts = np.diff(integer_weights(whole.indptr, whole.edge_weight).prefix)
+    places = np.concatenate([np.arange(*whole.indptr[v : v + 2]) for v in asked])
+    wanted = {"ends": ends[-1:], "lists": whole.indices[places], "weights": amounts[places]}
+    found: dict[str, Any] = wanted
+    if device != "cpu":
+        with one_part(device) as given:
+            sampler = lab.distributed.Sampler(fanouts=[3], method="pull", weighted=True, **given)
+            sampler.sample(asked[:9])
+            found = _lent(sampler._engine._steps.__self__, asked)  # type: ignore[union-attr]
+            sampler.close()
+    for what, array in wanted.items():
+        yield f"lists that leave, {what}", array, found[what]
+
+
+def _lent(pull: Any, asked: np.ndarray) -> dict[str, Any]:
+    """Steps of a hop between the exchanges, with requests of another rank and none of this one."""
+    core, n = pull.core, asked.size
+    ids = core.requests.room(n).array
+    ids[:n] = there(asked.astype(ids.dtype), "cuda")
+    pull._measure(core.ws, n, 0, [0])
+    pull.offsets.room(n + 1)
+    ends, _ = pull._add_up(pull.lengths.ptr, 4, n, pull.offsets.ptr, [n], [n])
+    for held in (pull.lists, pull.amounts):
+        held.room(ends[-1])
+    pull._copy(core.ws, n, ends[-1])
+    return {
+        "ends": np.array(ends), "lists": pull.lists.array[: ends[-1]].copy(),
+        "weights": pull.amounts.array[: ends[-1]].copy(),
+    }  # fmt: skip
 
 
 def captured_exchanges(device: str) -> Iterator[Pair]:
