@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,6 +45,9 @@ from .parts import ranked
 from .ranks import Part, check_peak, kernels_into, memory_of, open_shared
 from .resuming import notes_of_ranks, settings_of_run
 from .table import System, find
+
+if TYPE_CHECKING:
+    from .train import Prepared
 
 SLOT_TRIALS, SLOT_MARGIN = 4, 1.25
 """Mini-batches by which slots in device memory are sized, and the factor over the largest."""
@@ -181,17 +184,35 @@ def _from_zero(rank: Any, file: Path, make: Callable[[], np.ndarray]) -> np.ndar
     return found
 
 
+def on_one_device(graph: Any, given: dict[str, Any], device: str) -> Prepared:
+    """All stages on this process's device, with a model's copy, and as many rows cached as on a trainer.
+
+    Under a budget a trainer caches more rows, since it holds no topology; here the topology is beside them.
+    """
+    from .train import prepare
+
+    small = {**given, "model": copy.deepcopy(given["model"]), "executor": "serial", "reorder": "none"}
+    found: Prepared = prepare(graph, device=device, **small)
+    is_sized = any(given.get(name) is not None for name in ("cache_ratio", "capacity_bytes", "cache_gb"))
+    if given.get("budget_gb") is None or is_sized or found.system.cache is None or found.cache_ratio >= 1:
+        return found
+    table = host_features(graph)
+    row_bytes, n = table.shape[1] * table.itemsize, len(table)
+    share = min(1.0, found.cache_ratio + rows_in(topology_bytes(graph), n, row_bytes) / max(n, 1))
+    del found  # its cache, before the larger one
+    small |= {"model": copy.deepcopy(given["model"]), "cache_ratio": share, "budget_gb": None}
+    larger: Prepared = prepare(graph, device=device, **small)
+    return larger
+
+
 def trial_times(graph: Any, given: dict[str, Any], device: str, handover: str = "host") -> list[float]:
     """Mean seconds of the stages of :data:`TRIAL`, one after the other on this process's device, with a model's copy.
 
     Samples are handed over within the process, in the way of ``handover``: to host memory and back, or by one
     copy on the device.
     """
-    from .train import prepare
-
     peers = handover == "peer"
-    small = {**given, "model": copy.deepcopy(given["model"]), "executor": "serial", "reorder": "none"}
-    trainer = prepare(graph, device=device, **small).trainer
+    trainer = on_one_device(graph, given, device).trainer
     trainer.model.train()
     slots = OwnSlots(trainer.sampler.device)
     for steps in (trainer.warm_up_steps, TRIAL_STEPS):

@@ -163,6 +163,25 @@ def test_twins_unlike_their_originals_prove_nothing(monkeypatch: pytest.MonkeyPa
     assert "| FastGL | 1 | 0 | 0 | 0 | 1 | 1 |" in text
 
 
+def test_a_line_is_judged_on_its_comparable_graphs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "_is_foreign", lambda record, graph: graph == "igb-like@0.02")
+    record = fused_map(2.5)
+    record["settings"]["quick"] = False
+    record["rows"].append({**record["rows"][0], "graph": "igb-like@0.02", "speedup": 0.5})
+    record["graphs"]["igb-like@0.02"] = {"title": "igb-like", "is_synthetic": True}
+    (line,) = measured.rows({"fastgl-table8": record})
+    assert line[4] == "0.50 to 2.50 x" and line[6] == REPRODUCED
+
+
+def test_a_case_that_did_not_fit_in_gnnlabs_table4_is_not_judged() -> None:
+    rows = [
+        {"graph": graph, "model": "gcn", "system": "gnnlab", "gpus": 2, "origin": "measured", "speedup": 6.0}
+        for graph in ("papers100M-like@0.03", "uk-like@0.03")
+    ]
+    (line,) = measured.rows({"gnnlab-table4": record_of("gnnlab-table4", rows)})
+    assert "uk-like" not in line[2] and line[5] == "5.43 x, 8 GPUs"
+
+
 def test_claims_are_counted_by_paper() -> None:
     verdicts = (
         ("A", REPRODUCED), ("A", f"{REVERSED} (1 of 3 not)°"), ("A", f"{MISSED}†°"), ("B", MISSED), ("ours", "-"),

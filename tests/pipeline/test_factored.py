@@ -16,13 +16,14 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.distributed.ranks.run import Ranks
-from gnnsample_lab.features.caching.sizing import hottest_first
+from gnnsample_lab.features.caching.sizing import hottest_first, rows_in
 from gnnsample_lab.features.ranking.hotness import hotness
 from gnnsample_lab.pipeline.exchange import RoundExchange
 from gnnsample_lab.pipeline.factored.service import Client, QueueService
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
 from gnnsample_lab.systems import factored
 from gnnsample_lab.systems import train as factored_setup
+from gnnsample_lab.systems.features import topology_bytes
 from gnnsample_lab.systems.table import SYSTEMS
 from tests.distributed.conftest import left_after
 from tests.pipeline import ranked
@@ -613,6 +614,20 @@ def test_a_standby_trainer_that_fails_ends_the_run_while_its_rank_waits_for_room
         lab.train(
             graph, executor="factored", ranks=three_ranks, samplers=1, switching=True, capacity=1, **given
         )
+
+
+def test_the_trial_extracts_from_a_cache_as_large_as_a_trainers(graph):
+    """A budget leaves a trainer the topology's room as well; by the smaller cache too few ranks would sample."""
+    row_bytes = graph.feat.shape[1] * graph.feat.itemsize
+    budget = topology_bytes(graph) + 20 * row_bytes
+    given = {name: value for name, value in QUICK.items() if name != "device"} | {"model": "gcn"}
+    trial = factored.on_one_device(graph, {**given, "budget_gb": budget / 1e9}, "cpu")
+    beside = factored_setup.prepare(graph, device="cpu", executor="serial", budget_gb=budget / 1e9, **given)
+    expected = min(1.0, rows_in(budget, graph.num_nodes, row_bytes) / graph.num_nodes)
+    assert beside.cache_ratio < 0.5 * expected
+    assert trial.cache_ratio == pytest.approx(expected, abs=0.02)
+    sized = factored.on_one_device(graph, {**given, "budget_gb": 2 * budget / 1e9, "cache_ratio": 0.01}, "cpu")
+    assert sized.cache_ratio == pytest.approx(0.01, abs=0.01), "what was asked for stays"
 
 
 @pytest.mark.parametrize("captured", [False, True])

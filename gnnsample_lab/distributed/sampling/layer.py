@@ -24,7 +24,7 @@ from gnnsample_lab.sampling.apps.layer import Layer
 from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
 
 from .asking import ask_owners
-from .layout import Layout, make_layout
+from .layout import Layout, checksum, make_layout
 from .own import OwnLists, own_lists
 from .reading import APP_METHODS, Lists, filled, lists_of
 from .sampler import SLICES
@@ -117,7 +117,7 @@ class LayerSampler:
             "replace": self.app.replace, "seed": self.seed, "method": method,
         })  # fmt: skip
         self.traffic: Traffic = self._layout.exchange.new_traffic()
-        self.method = method
+        self.method, self._is_new = method, True
         self._lists: Lists | None = None
         self._own: OwnLists | None = None
         if method == "direct":
@@ -134,13 +134,17 @@ class LayerSampler:
             by: which seeds are this rank's, as in :meth:`Sampler.slice`.
 
         Raises:
-            TypeError, ValueError: no vertices, a batch id out of range, an unknown ``by``.
+            TypeError, ValueError: no vertices, a batch id out of range, an unknown ``by``; in the first call, arguments
+                that another rank has not. Later calls are not compared.
             RuntimeError: another rank failed or did not come; no end after 10,000 layers.
         """
         every = checks.host_integers("seeds", checks.ids("seeds", seeds, self.part.num_nodes))
         batch_id = checks.whole("batch_id", batch_id, 0, MAX_BATCH_ID)
         layout = self._layout
         slots = layout.share(every, checks.choice("by", by, SLICES))
+        if self._is_new:
+            layout.check_alike({"seeds": checksum(every), "batch_id": batch_id, "by": by})
+            self._is_new = False
         self.traffic = layout.exchange.traffic = layout.world.traffic = layout.world.new_traffic()
         mine = every[slots].astype(self.part.indices.dtype)
         if self.method == "direct":

@@ -251,6 +251,11 @@ def _hosts(rank: Rank, hosts: Sequence[Sequence[int]] | None) -> np.ndarray:
     return found
 
 
+def checksum(vertices: np.ndarray) -> str:
+    """Vertices in the few words in which ranks compare them."""
+    return f"{vertices.size} vertices, checksum {zlib.crc32(vertices.astype(np.int64).tobytes()):08x}"
+
+
 def _part_index(rank: Rank, num_parts: int, hosts: np.ndarray) -> int:
     """Which part this rank holds: its own index, or its place on its host where each host holds all parts."""
     if num_parts == rank.world_size:

@@ -173,6 +173,8 @@ class Sampler:
         if METHODS[self.method].gpu == "gpu.direct":
             self._counting = runtime.lock if self._reads_gpu else Lock()
         exchange.traffic = exchange.new_traffic()  # of the setup: not a call's
+        # Owners draw for others by their own batch id, of which the others would notice nothing.
+        self._is_new = METHODS[self.method].gpu == "gpu.csp" and self.method != "pull"
 
     # What an EpochIterator asks of a sampler's graph is its number of vertices.
     @property
@@ -228,6 +230,8 @@ class Sampler:
 
         Raises:
             TypeError, ValueError: seeds are not integers, too many, not one-dimensional or out of range.
+            ValueError: of methods whose owners draw for others (``"csp"`` and its kin), in the first call: another rank
+                gave another batch id. Later calls are not compared: they would wait for one more exchange.
             RuntimeError: another rank failed or did not come; the sampler was closed; the buffers of ``"csp-fixed"``
                 exceed ``scratch_bytes``, as every call says from the 8th mini-batch on.
         """
@@ -247,6 +251,9 @@ class Sampler:
         arrays = [self._placed(s) for s in checks.items("seeds", seeds, "a list of slices")]
         first = checks.whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - max(len(arrays) - 1, 0))
         exchange = self._layout.exchange
+        if self._is_new:
+            self._layout.check_alike({"batch_id": first, "slices of a call": len(arrays)}, exchange)
+            self._is_new = False
         with self._counting:  # engines count in the exchange's traffic
             if self._counts:
                 exchange.traffic = exchange.new_traffic()

@@ -23,7 +23,7 @@ from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
 
 from .asking import Questions
 from .exchange import Exchange
-from .layout import Layout, make_layout
+from .layout import Layout, checksum, make_layout
 from .own import OwnLists, own_lists
 from .reading import APP_METHODS, Lists, WalkRule, lists_of, walked
 from .sampler import SLICES
@@ -143,7 +143,7 @@ class Walker:
             key_of(self.seed),
         )
         self._layout.check_alike({"app": (app.name, *self._rule[:-1]), "seed": self.seed, "method": method})
-        self.method = method
+        self.method, self._is_new = method, True
         self._lists: Lists | None = None
         self._own: OwnLists | None = None
         if method == "direct":
@@ -160,7 +160,8 @@ class Walker:
             by: which samples are this rank's, as in :meth:`Sampler.slice`.
 
         Raises:
-            TypeError, ValueError: no vertices; an id out of range; too many walks; an unknown ``by``.
+            TypeError, ValueError: no vertices; an id out of range; too many walks; an unknown ``by``; arguments of the
+                first call that another rank has not. Later calls are not compared.
             RuntimeError: another rank failed or did not come; walks did not end within 10,000 steps.
         """
         every = checks.host_integers("roots", checks.ids("roots", roots, self.part.num_nodes))
@@ -169,6 +170,9 @@ class Walker:
         whose = self._layout.shares(every, checks.choice("by", by, SLICES))
         mine = np.flatnonzero(whose == self.rank.index)
         exchange, ids = self._layout.exchange, self.part.indices.dtype
+        if self._is_new:
+            self._layout.check_alike({"roots": checksum(every), "first_sample": first, "by": by})
+            self._is_new = False
         self.traffic = exchange.traffic = exchange.new_traffic()
         every = every.astype(ids)
         if self.method == "direct":

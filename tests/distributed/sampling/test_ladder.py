@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -938,6 +939,48 @@ def test_ranks_that_are_built_differently_are_refused(four_ranks: Ranks, folders
         assert "seed must be the same on all ranks" in errors.pop("layers")
         for name, message in errors.items():
             assert message.startswith(f"{name} must be the same on all ranks (got "), message
+            assert f"on rank {index}" in message
+
+
+def called_differently(rank: Any, folder: Path) -> dict[str, str]:
+    """What ranks say whose first calls have other arguments than each other's."""
+    errors, i, seeds = {}, rank.index, SEEDS["mixed"]
+
+    def made(kind: str, call: Callable[[Any], Any], *given: Any) -> Callable[[], Any]:
+        return lambda: call(getattr(lab.distributed, kind)(folder, *given, rank=rank))
+
+    makers = {
+        **{
+            f"batch_id, {method}": made("Sampler", lambda s: s.sample(s.slice(seeds), 4 + i), [3], method)
+            for method in ("csp", "csp-async", "csp-fixed")
+        },
+        "batch_id, epoch": made("Sampler", lambda s: list(s.epoch(seeds, 8, i)), [3]),
+        "slices of a call": made("Sampler", lambda s: s.sample_many([seeds] * (1 + i)), [3]),
+        "batch_id, layers": made("LayerSampler", lambda s: s.sample(seeds, i)),
+        "seeds": made("LayerSampler", lambda s: s.sample(seeds[i:])),
+        "first_sample": made("Walker", lambda s: s.walk(seeds, 7 * i), lab.apps.DeepWalk(3)),
+        "roots": made("Walker", lambda s: s.walk(seeds[:: 1 + i]), lab.apps.DeepWalk(3)),
+        "by": made("Walker", lambda s: s.walk(seeds, by=["equal", "owner"][i]), lab.apps.DeepWalk(3)),
+    }
+    for name, make in makers.items():
+        try:
+            make()
+            errors[name] = "nothing was refused"
+        except ValueError as error:
+            errors[name] = str(error)
+    return errors
+
+
+def test_ranks_whose_first_calls_differ_are_refused(four_ranks: Ranks, folders: dict[Any, Path]) -> None:
+    """Owners draw for others by their own batch id: such a sample, too, would be nobody's."""
+    for index, errors in enumerate(
+        four_ranks.run(called_differently, folders[2, "random"], world=2, timeout_s=60)
+    ):
+        assert len(errors) == 10
+        for name, message in errors.items():
+            assert message.startswith(f"{name.partition(',')[0]} must be the same on all ranks (got "), (
+                message
+            )
             assert f"on rank {index}" in message
 
 
