@@ -149,8 +149,11 @@ def test_parts_that_were_evened_out_are_even(session: Session, monkeypatch: pyte
     """Suites must not switch the limits off: a part with nearly all edges is no division."""
     cut = crew.cut_of(session, TINY, 2, "streaming")
     assert cut.tolerance == 1.1 and max(cut.balance.values()) <= 1.1 and crew.loosened(TINY, cut) == []
-    loose = SimpleNamespace(method="metis", tolerance=1.5, num_parts=8)
-    assert crew.loosened("g", loose) == ["g, 8 parts by metis: within 1.5 of the mean, not 1.1."]
+    # A hub's list alone may exceed the mean, whatever the tolerance was.
+    loose = SimpleNamespace(
+        method="metis", tolerance=1.1, num_parts=8, balance={"edges": 1.999, "vertices": 1.0}
+    )
+    assert crew.loosened("g", loose) == ["g, 8 parts by metis: the largest has 2.00 of the mean, not 1.1."]
     monkeypatch.setattr(crew, "loosened", lambda name, cut: [f"{cut.method} stretched"] * 2)
     assert "random stretched" in report.text(run("dsp-volume", session))
 

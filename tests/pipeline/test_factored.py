@@ -626,7 +626,9 @@ def test_the_trial_extracts_from_a_cache_as_large_as_a_trainers(graph):
     expected = min(1.0, rows_in(budget, graph.num_nodes, row_bytes) / graph.num_nodes)
     assert beside.cache_ratio < 0.5 * expected
     assert trial.cache_ratio == pytest.approx(expected, abs=0.02)
-    sized = factored.on_one_device(graph, {**given, "budget_gb": 2 * budget / 1e9, "cache_ratio": 0.01}, "cpu")
+    sized = factored.on_one_device(
+        graph, {**given, "budget_gb": 2 * budget / 1e9, "cache_ratio": 0.01}, "cpu"
+    )
     assert sized.cache_ratio == pytest.approx(0.01, abs=0.01), "what was asked for stays"
 
 

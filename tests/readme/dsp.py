@@ -17,6 +17,7 @@ from tests.notebooks.recorded import (
     rows,
     short,
     span,
+    tenths,
     thousands,
     whole,
 )
@@ -38,6 +39,7 @@ def two(value: float) -> str:
 )  # fmt: skip
 def pipeline(busy: Record, accuracy: Record) -> Phrases:
     gained = values(busy, "speedup", system="dsp")
+    idle, piped = (values(busy, "busy_percent", system=name) for name in ("dsp-seq", "dsp"))
     modelled = {each["gpus"] for each in busy["rows"]} - {*values(busy, "gpus")}
     fewer = ", ".join(map(str, sorted({*values(busy, "gpus")})[:-1]))
     alone, overlapped = (
@@ -64,6 +66,8 @@ def pipeline(busy: Record, accuracy: Record) -> Phrases:
     (best,) = {each["best"] for each in converged if each["graph"] == far}
     (original,) = {*values(accuracy, "original", graph=far)}
     return [
+        f"Figure 6: some worker of a GPU has work {span(idle, '%', tenths)} of the time without the pipeline, "
+        f"{span(piped, '%', tenths)} with it: no verdict",
         f"figure 12, {sizes(busy['graphs'])}",
         Said(
             f"in full, {fewer} and {all_cards(busy)}, {listed(map(str, sorted(modelled)))} modelled",

@@ -25,7 +25,7 @@ from tests.notebooks.recorded import (
     whole,
 )
 from tests.readme.rows import Phrases, cards, row
-from tests.readme.words import became, exact, in_full, labels, ran, series, sizes, values
+from tests.readme.words import became, exact, in_full, is_unlike, labels, ran, series, sizes, values
 
 LARGE = REDDIT, PRODUCTS, MAG = "reddit-like", "products-like", "mag-like"
 """Twins in full size with the largest mini-batches."""
@@ -161,13 +161,19 @@ def matching(table4: Record, fig10: Record, table7: Record) -> Phrases:
         for each in rows(fig10, part="a", system="cache + match + reorder")
     }
     few = [beside[cached] for cached in beside if cached <= 30]
+    alike = [graph for graph in table7["graphs"] if not is_unlike(table7, graph)]
     (most,) = stated(fig10, "up to # %")
     return [
         ran(table4, fig10, table7),
         f"{labels(degree)} in full size, {smaller(walks)} in figure 10 and table 7",
         Said(
-            f"{series(degree.values(), whole)} % (paper {series(paper, whole)} %): reproduced",
+            f"{series(degree.values(), whole)} % (paper {series(paper, whole)} %): agrees, those of Reddit and MAG "
+            "were fitted to this table",
             all(abs(a - b) < 5 for a, b in zip(degree.values(), paper, strict=True)),
+        ),
+        Said(
+            f"on twins that are not comparable in match degrees or their spread, but for {labels(alike)} in table 7",
+            all(is_unlike(of, graph) for of in (table4, fig10) for graph in of["graphs"]) and bool(alike),
         ),
         f"{series(walks.values())} x as fast (paper {series(walked, exact)} x): {by_graph_became(walks, walked)}",
         f"with the reorder {series(ordered.values())} x (paper {series(reordered, exact)} x): "
@@ -178,6 +184,10 @@ def matching(table4: Record, fig10: Record, table7: Record) -> Phrases:
             f"caches of up to 30 % of the rows, {series((beside[cached] for cached in MANY), whole)} % at "
             f"{series(MANY, whole)} % (paper: most below 50 %): reproduced",
             min(few) > beside[50.0] > beside[80.0] > beside[100.0],
+        ),
+        Said(
+            "with every row cached it takes longer than the cache alone (paper: a minor improvement): reversed",
+            beside[100.0] < 0,
         ),
         f"adds {series((-100 * gain[name] for name in slower), whole)} % on {labels(slower)}, of which "
         f"finding the order is {series(spent, whole)} points, takes "
@@ -234,7 +244,7 @@ def sampling(table8: Record, fig13: Record) -> Phrases:
 
 @row(
     "FastGL", "figures 1, 3, 15", "fastgl-fig1", "fastgl-fig3", "fastgl-fig15", "fastgl-fig11",
-    given=["Figures 1 and 3 are", "notebook 08"],
+    given=["notebook 08"],
 )  # fmt: skip
 def ablation(fig1: Record, fig3: Record, fig15: Record, fig11: Record) -> Phrases:
     extract = values(fig1, "extract_percent", system="dgl")
@@ -248,6 +258,7 @@ def ablation(fig1: Record, fig3: Record, fig15: Record, fig11: Record) -> Phrase
         by_graph(fig15, "step_gain", system=f"+ {name}")
         for name in ("match-reorder", "memory-aware", "fused-map")
     )
+    beaten = [name for name in match if aware[name] > max(match[name], fused[name])]
     (gain,) = stated(fig15, "Memory-Aware # x")
     sums = by_graph(fig11, "aggregate_speedup", system="fastgl")
     return [
@@ -256,7 +267,7 @@ def ablation(fig1: Record, fig3: Record, fig15: Record, fig11: Record) -> Phrase
         Said(
             f"Memory IO is {span(extract, '%', whole)} of DGL's epoch (paper up to {exact(most_extract)} %), sampling "
             f"{span(cpu, '%', whole)} of PyG's (up to {exact(most_cpu)} %), {span(gpu, '%', whole)} of DGL's "
-            f"(up to {exact(most_gpu)} %): reproduced, less of it",
+            f"(up to {exact(most_gpu)} %): smaller",
             max(extract) < most_extract
             and max(cpu) < most_cpu
             and max(gpu) < most_gpu
@@ -268,9 +279,10 @@ def ablation(fig1: Record, fig3: Record, fig15: Record, fig11: Record) -> Phrase
             max(sampled) < over,
         ),
         Said(
-            f"Match-Reorder gains most, {series(match.values())} x on {labels(match)}: reproduced",
+            f"Match-Reorder gains most on average, {series(match.values())} x on {labels(match)}: reproduced",
             statistics.mean(match.values()) > max(statistics.mean(each.values()) for each in (aware, fused)),
         ),
+        Said(f"but not on {labels(beaten)}, where Memory-Aware does", bool(beaten)),
         f"Memory-Aware as published {span(aware.values(), 'x')} (paper {exact(gain)} x): "
         f"{became(aware.values(), least=gain)}",
         Said(
@@ -278,7 +290,6 @@ def ablation(fig1: Record, fig3: Record, fig15: Record, fig11: Record) -> Phrase
             [name for name in sums if sums[name] < 1] == list(LARGE),
         ),
         f"Fused-Map {span(fused.values(), 'x')}",
-        *dict.fromkeys(f"of {each['environment']['date'][:10]}" for each in (fig1, fig3)),
     ]
 
 
@@ -345,6 +356,10 @@ def over_systems(fig9: Record) -> Phrases:
         f"(paper {ranges(*ends['dgl'])} x): "
         f"{became(cached, least=least)}, {span(less, 'x')} on {labels(rest)}: {became(less, least=least)}",
         Said(f"caches hold {span(held, '%')} of the rows there", max(held) < 20),
+        Said(
+            f"on {labels((REDDIT, PRODUCTS))} FastGL's hold every row, and Match-Reorder has nothing to load",
+            {*values(fig9, "cache_percent", system="fastgl", graph=(REDDIT, PRODUCTS))} == {100.0},
+        ),
         f"over GNNLab's {span(gnnlab, 'x')} (paper {ranges(*ends['gnnlab'])} x): "
         f"{became(gnnlab, least=ends['gnnlab'][0])}, "
         f"reversed in {sum(each < 1 for each in gnnlab)} of {len(gnnlab)} cases",
@@ -371,24 +386,28 @@ def scaling(fig14: Record) -> Phrases:
         for system in ("gnnlab", "fastgl")
     )
     over = [gnnlab[setting] / fastgl[setting] for setting in gnnlab]
+    by_seeds = {
+        each["batch_size"]: each["speedup"] for each in rows(fig14, part="b", graph=PRODUCTS, system="fastgl")
+    }
     return [
         f"Figure 14, {labels(graphs_of(rows(fig14)))} in full size",
         Said(
             f"{span(swept[0], 'x')} by batch size, {span(swept[1], 'x')} by features, "
-            f"{span(swept[2], 'x')} by depth on {labels([PRODUCTS])} "
-            f"(paper, over all baselines, {ranges(*paper)} x): reproduced",
-            all(
-                became(found, least=least) == "reproduced"
-                for found, least in zip(swept, paper[::2], strict=True)
-            ),
+            f"{span(swept[2], 'x')} by depth on {labels([PRODUCTS])}",
+            min(map(min, swept)) > 1,
+        ),
+        Said(
+            f"{short(by_seeds[12000])} x with 12 000 seeds for {short(by_seeds[6000])} with 6 000",
+            abs(by_seeds[12000] / by_seeds[6000] - 1) < 0.05,
         ),
         Said(
             f"{span(mag, 'x')} on {labels([MAG])}, which the paper has not: less",
             min(mag) > 1 and max(mag) < min(map(min, swept)),
         ),
         Said(
-            f"over GNNLab's, where both caches hold every row, {span(over, 'x')}, below 1 in "
-            f"{sum(each < 1 for each in over)} of {len(over)} cases: reversed, GNNLab sums by cuSPARSE",
+            f"over GNNLab's, the fastest baseline, where both caches hold every row, {span(over, 'x')}, below 1 in "
+            f"{sum(each < 1 for each in over)} of {len(over)} cases (paper, over all baselines, {ranges(*paper)} x): "
+            "reversed, GNNLab sums by cuSPARSE",
             statistics.median(over) < 1 and len(over) == len({*gnnlab, *fastgl}),
         ),
     ]

@@ -105,6 +105,15 @@ def by_hop(ratios: Sequence[float]) -> str:
     return ", ".join(f"{word} at hop{'s' * (len(found) > 1)} {listed(found)}" for word, found in told)
 
 
+def medians(fig8: Record, setting: str, over: str) -> list[float]:
+    """Of the queue as published on the twins, at the paper's settings: a median for each value of one of them."""
+    found: dict[int, list[float]] = {}
+    for each in rows(fig8):
+        if each["graph"] != "rmat" and each["batch_size"] >= 2048 and each["fanout"] >= 10:
+            found.setdefault(each[setting], []).append(each[over][PUBLISHED_QUEUE])
+    return [statistics.median(found[value]) for value in sorted(found)]
+
+
 @row("PGSampler", "figure 8:", "pgsampler-fig8")
 def kernels(fig8: Record) -> Phrases:
     means = sorted(fig8["averages"], key=lambda mean: -float(mean["published_over_dgl_threads"]))
@@ -122,8 +131,25 @@ def kernels(fig8: Record) -> Phrases:
         min(values(fig8, f"kernel_us.{name}", graph=tuple(lost)), default=0.0)
         for name in (PUBLISHED_QUEUE, "block-bsp")
     )
+    grows = {
+        setting: medians(fig8, setting, "over_dgl_threads") for setting in ("hops", "batch_size", "fanout")
+    }
+    falls = medians(fig8, "batch_size", "speedup")
     return [
         Said(f"all {counted(len(means))} twins in full size", full_size(fig8, len(means))),
+        Said(
+            "medians grow, as published, with the hops from "
+            + ", ".join(
+                f"{what} {short(found[0])} to {short(found[-1])}"
+                for what, found in zip(("", "the seeds", "the fanout"), grows.values(), strict=True)
+            ).lstrip()
+            + ": reproduced",
+            all(found == sorted(found) for found in grows.values()),
+        ),
+        Said(
+            f"with the seeds it falls, {short(falls[0])} to {short(falls[-1])}",
+            falls == sorted(falls, reverse=True),
+        ),
         *{f"{mean['settings']} settings each" for mean in means},
         f"DGL's blocks of {fig8['settings']['dgl_threads'].partition('=')[2]} threads",
         f"as a whole {became(*line(fig8, 'the same'))}",

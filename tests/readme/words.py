@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gnnsample_lab.bench.measured import LINES, MISSED, REPRODUCED, Claim, scaled, verdict
+from gnnsample_lab.bench.report import title_of
 from tests.notebooks.recorded import Record, Row, Said, listed, rows, short
 from tests.readme.rows import cards
 
@@ -100,6 +101,11 @@ def full_size(of: Record, twins: int) -> bool:
         and not any("@" in graph for graph in graphs)
         and sum(graph.endswith("-like") for graph in graphs) == twins
     )
+
+
+def is_unlike(of: Record, graph: str) -> bool:
+    """Whether the twin is not like its original in what the record rests on."""
+    return title_of(of, graph).endswith("not comparable with the original")
 
 
 def ran(*records: Record, gpus: int = 1) -> Said:

@@ -84,6 +84,10 @@ def hottest_lists(
         owners = host_integers("owner", owner)
         if len(owners) != len(degree):
             raise ValueError(f"owner must have one entry per vertex, {len(degree)} (got {len(owners)})")
+        if owners.size and not 0 <= owners.min() <= owners.max() < MAX_PARTS:
+            raise ValueError(
+                f"owner must be a part, 0 to {MAX_PARTS - 1} (got {owners.min()} to {owners.max()})"
+            )
         is_remote = owners != rank
     reads = np.where(is_remote, _reads(by_hop, degree, draws), 0.0)
     wanted = np.flatnonzero(reads > 0)

@@ -217,14 +217,14 @@ BALANCE = "balance: edges of the largest part over the mean"
 
 
 def loosened(name: str, cut: Any) -> list[str]:
-    """A note where a method that evens parts out did not reach the tolerance that is asked of it."""
+    """A note where a method that evens parts out left the largest one beyond the tolerance that is asked of it."""
     from gnnsample_lab.distributed.parts.partition import BASELINES, TOLERANCES
 
-    if cut.method in BASELINES or cut.tolerance <= TOLERANCES[0]:
+    largest = max(cut.balance.values())
+    if cut.method in BASELINES or largest <= TOLERANCES[0]:
         return []
-    return [
-        f"{name}, {cut.num_parts} parts by {cut.method}: within {cut.tolerance:g} of the mean, not {TOLERANCES[0]}."
-    ]
+    uneven = f"the largest has {largest:.2f} of the mean, not {TOLERANCES[0]}"
+    return [f"{name}, {cut.num_parts} parts by {cut.method}: {uneven}."]
 
 
 def seeds_of(

@@ -189,6 +189,7 @@ SUITES = (
     ),
     Suite(
         "fastgl-fig15", "suites.fastgl.training.figure15", "ablation: the gain of each technique",
+        rests_on=("match degree",),
         columns=as_recorded({**_RUN, "over dgl": "speedup", "this step x": "step_gain", **_CACHE}),
         paper=_part("figure 15"), l2=AS_LEFT,
     ),

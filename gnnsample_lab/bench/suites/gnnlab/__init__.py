@@ -205,7 +205,7 @@ SUITES = (
     ),
     Suite(
         "gnnlab-table5", "suites.gnnlab.epochs.table5",
-        "stages of an epoch on two GPUs with cache ratio and hit rate, one budget of GPU memory",
+        "stages of an epoch on two GPUs with cache ratio and hit rate, one budget of topology and cache",
         rests_on=("hit rate",), columns=as_recorded({
             "model": "model", "system": "system", "split": "split", **SEEDS_A_BATCH, **WORK_A_BATCH,
             "budget GB": "budget_gb", "held GB": "held_gb", **_STAGES,
@@ -268,6 +268,7 @@ SUITES = (
     Suite(
         "gnnlab-fig16", "suites.gnnlab.convergence.figure16",
         "accuracy over epochs and over time: the factored design against time sharing, 2 GPUs (paper: 8)",
+        rests_on=("hit rate",),
         columns=as_recorded({
             "model": "model", "system": "system", "GPUs": "gpus", "trainers": "trainers",
             "updates an epoch": "updates", **SEEDS_A_BATCH, **WORK_A_BATCH, **EPOCH_MS,

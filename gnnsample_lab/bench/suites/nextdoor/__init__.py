@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from gnnsample_lab.bench.suite import AS_LEFT, Suite, as_recorded, with_spread
+from collections.abc import Callable
+
+from gnnsample_lab.bench.suite import AS_LEFT, Columns, Record, Suite, as_recorded, with_spread
 
 from . import by_graph, papers, targets
 
 _part = papers.PAPER.part
+
+
+def _reduced(columns: Columns) -> Callable[[Record], Columns]:
+    """The columns, of which the first says what was profiled in the place of NextDoor's samples and walks."""
+
+    def made(record: Record) -> Columns:
+        words = record["settings"].get("reduced")
+        return {
+            f"{head} ({words})" if head == "app" and words else head: cell for head, cell in columns.items()
+        }
+
+    return made
+
 
 SUITES = (
     Suite(
@@ -89,21 +104,21 @@ SUITES = (
     Suite(
         "nextdoor-fig8", "suites.nextdoor.profile.figure8",
         "L2 read transactions relative to sample-parallel",
-        columns={
+        columns=_reduced({
             "app": "app", "index": "index", "SP M sectors": "sample_msectors",
             "transit M sectors": "transit_msectors", "transit of SP": "ratio", "index of it": "index_share",
             "origin": "origin", "recorded at": "state",
-        },
+        }),
         paper=_part("figure 8"), one_by_one="suites.nextdoor.profile.graphs", merge=by_graph.merged,
         shown=by_graph.shown,
         seconds=700,  # with table 4, whose numbers come from the same runs of the profiler
     ),
     Suite(
         "nextdoor-table4", "suites.nextdoor.profile.table4", "store efficiency and multiprocessor activity",
-        columns={
+        columns=_reduced({
             "app": "app", "index": "index", "store efficiency %": "store_percent", "SM activity %": "sm_percent",
             "origin": "origin", "recorded at": "state",
-        },
+        }),
         paper=_part(
             "table 4", papers.TABLE4, ("graph", "app"),
             {"paper stores %": "store_percent", "paper SM %": "sm_percent"},
