@@ -11,6 +11,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.parts import balance, methods
 from gnnsample_lab.distributed.parts.partition import evenest, topology_hash
+from gnnsample_lab.graph import rmat
 from tests.minibatch.conftest import random_graph, with_wide_ids
 
 METHODS = ("metis", "streaming", "random", "range")
@@ -279,6 +280,17 @@ def test_parts_do_not_depend_on_the_machine():
 
 
 RECORDED = {"streaming": "4f0a52437251c192", "random": "d9204230ba54f547", "range": "d372ecabdf54af77"}
+
+
+def test_metis_buys_little_on_rmat():
+    """A graph without communities: most of the edges that chance cuts are cut by METIS as well."""
+    pytest.importorskip("pymetis")
+    graph = rmat(2**14, 2**18, seed=1)
+    metis, chance = (
+        lab.distributed.partition(graph, 2, how, tolerance=1.5, use_cache=False).cut_share
+        for how in ("metis", "random")
+    )
+    assert chance == pytest.approx(0.5, abs=0.01) and 0.4 < metis < chance
 
 
 def test_graphs_beyond_metis_name_the_way_out(monkeypatch):
