@@ -392,6 +392,57 @@ def test_a_model_whose_forward_does_more_is_refused(extra):
     assert_close(found, lab.infer(Own(*layers), graph, device="cpu"))
 
 
+class Around(torch.nn.Module):
+    """A model whose ``forward`` is that of another one, and what weights and attributes make of it."""
+
+    def __init__(self, gnn: Any) -> None:
+        super().__init__()
+        self.gnn, self.norm, self.skip = gnn, torch.nn.BatchNorm1d(FEATURES), False
+        self.alpha = torch.nn.Parameter(torch.zeros(()))
+        self.layers, self.between = gnn.layers, gnn.between
+
+    def forward(self, blocks: Any, x: Any) -> Any:
+        x = self.norm(x) * 2 if self.skip else self.norm(x)
+        found = self.gnn(blocks, x)
+        return found + self.alpha * x[: len(found), :CLASSES]
+
+
+def trained_norm(model: Any) -> None:
+    model.norm.running_mean += 1
+
+
+def trained_residual(model: Any) -> None:
+    with torch.no_grad():
+        model.alpha += 0.5
+
+
+def switched(model: Any) -> None:
+    model.skip = True
+
+
+def patched_instance(model: Any) -> None:
+    model.gnn.forward = lambda blocks, x: type(model.gnn).forward(model.gnn, blocks, x) + 1
+
+
+@pytest.mark.parametrize("change", [trained_norm, trained_residual, switched, patched_instance])
+def test_a_forward_that_does_more_once_the_model_has_changed_is_refused(change):
+    graph, model = awkward_graph(), Around(made("sage"))
+    found = lab.infer(model, graph, device="cpu")
+    assert_close(found, oracle(model.gnn, graph))
+    change(model)
+    with pytest.raises(ValueError, match="forward of model does more than its layers .*got Around"):
+        lab.infer(model, graph, device="cpu")
+
+
+def test_hooks_and_forwards_put_on_models_of_the_package_are_seen():
+    graph, hooked, patched = awkward_graph(), made("sage"), made("sage")
+    hooked.register_forward_hook(lambda model, given, made: made + 1)
+    patched.forward = lambda blocks, x: type(patched).forward(patched, blocks, x) + 1
+    for model in (hooked, patched):
+        with pytest.raises(ValueError, match="forward of model does more than its layers"):
+            lab.infer(model, graph, device="cpu")
+
+
 def test_models_that_cannot_be_run_are_refused():
     graph = awkward_graph()
     plain = torch.nn.Sequential(torch.nn.Linear(FEATURES, CLASSES))

@@ -35,8 +35,6 @@ _topologies: weakref.WeakKeyDictionary[Graph, dict[str, Topology]] = weakref.Wea
 """Views of graphs that lie on the device of their inferences, and what is made of them once."""
 _known_widths: weakref.WeakKeyDictionary[Any, dict[Any, Widths]] = weakref.WeakKeyDictionary()
 """Of layers, by what they depend on."""
-_known_forwards: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
-"""Of models, with what their ``forward`` was found to be that of their layers."""
 
 
 def infer(
@@ -353,7 +351,9 @@ class Inference:
         self._check_out(width)
 
     def _check_forward(self, model: Any) -> None:
-        """That the model's ``forward`` is its layers with ``between``, tried on three vertices, once.
+        """That the model's ``forward`` is its layers with ``between``, tried on three vertices.
+
+        It is tried at every inference, since what it does may depend on weights and attributes, which change.
 
         Raises:
             ValueError: it does more, as a residual or a norm of the input, which layer by layer nobody would do.
@@ -362,10 +362,11 @@ class Inference:
 
         # A compiled model would be compiled anew for so few vertices.
         plain = getattr(model, "_orig_mod", model)
-        forward, weighted = type(plain).forward, self.graph.edge_weight is not None
-        kinds = tuple((type(layer), _has_steps(layer), _place(layer, "forward")) for layer in self.steps)
-        key = (forward, kinds, self.rows.width, weighted)
-        if forward is torch.nn.Module.forward or key in _known_forwards.setdefault(self.model, set()):
+        forward, weighted = (
+            getattr(plain.forward, "__func__", plain.forward),
+            self.graph.edge_weight is not None,
+        )
+        if forward is torch.nn.Module.forward or _is_stack(plain, forward):
             return
         # Tensors of their own, since kernels count on how the first element is aligned.
         ids, indices = (
@@ -390,7 +391,6 @@ class Inference:
                 f"forward of model does more than its layers with between(x) between two of them, which is all that "
                 f"inference layer by layer computes (got {type(plain).__name__}): move the rest into layers or between"
             )
-        _known_forwards[self.model].add(key)
 
     def _widths(self, layer: Any, width: int, itemsize: int) -> Widths:
         """Columns of a layer's tables, by trying its steps on a single row, once."""
@@ -759,6 +759,17 @@ def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def _is_stack(model: Any, forward: Any) -> bool:
+    """Whether a model's ``forward`` is that of this package's models, without hooks that could do more."""
+    from gnnsample_lab.compute.stack import BlockModel
+
+    return forward is BlockModel.forward and not _has_hooks(model)
+
+
+def _has_hooks(module: Any) -> bool:
+    return any(getattr(module, hooks, None) for hooks in ("_forward_hooks", "_forward_pre_hooks"))
+
+
 def _has_steps(layer: Any) -> bool:
     """Whether a layer can run in parts: it has the steps, and its ``forward`` does no more than they do.
 
@@ -766,7 +777,7 @@ def _has_steps(layer: Any) -> bool:
     """
     if not all(callable(getattr(layer, step, None)) for step in _STEPS) or not hasattr(layer, "reduce"):
         return False
-    if any(getattr(layer, hooks, None) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
+    if _has_hooks(layer):
         return False
     return _place(layer, "forward") >= min(_place(layer, step) for step in _STEPS)
 
