@@ -443,6 +443,68 @@ def test_hooks_and_forwards_put_on_models_of_the_package_are_seen():
             lab.infer(model, graph, device="cpu")
 
 
+class Given(Own):
+    """A model whose ``forward`` does ``first`` to its rows."""
+
+    def __init__(self, first: Any) -> None:
+        super().__init__(SAGEConv(FEATURES, 9), SAGEConv(9, CLASSES))
+        self.first = first
+
+    def forward(self, blocks: Any, x: Any) -> Any:
+        x = self.first(x)
+        for number, (layer, block) in enumerate(zip(self.layers, blocks, strict=True)):
+            x = layer(block, self.between(x) if number else x)
+        return x
+
+
+def test_a_forward_that_fails_is_refused():
+    place = torch.randn(N, FEATURES)
+    with pytest.raises(
+        ValueError, match="model must have a forward.*got Given, which fails on six .*RuntimeError"
+    ):
+        lab.infer(Given(lambda x: x + place), awkward_graph(), device="cpu")
+
+
+@pytest.mark.parametrize("bound", [1, 50])
+def test_a_forward_that_bounds_its_rows_is_refused(bound):
+    graph = awkward_graph()
+    with pytest.raises(ValueError, match="forward of model does more than its layers"):
+        lab.infer(Given(lambda x: x.clamp(-bound, bound)), graph, device="cpu")
+
+
+def test_a_forward_that_adds_little_is_refused():
+    """Little beside the largest rows of the check, much beside the others."""
+    with pytest.raises(ValueError, match="forward of model does more than its layers"):
+        lab.infer(Given(lambda x: x + 0.05), awkward_graph(), device="cpu")
+
+
+def test_a_forward_of_other_arguments_is_not_tried():
+    class Other(Own):
+        def forward(self, graph: Any, x: Any, weight: Any) -> Any:
+            raise AssertionError("called")
+
+    layers = (SAGEConv(FEATURES, 9), SAGEConv(9, CLASSES))
+    graph = awkward_graph()
+    assert_close(lab.infer(Other(*layers), graph, device="cpu"), lab.infer(Own(*layers), graph, device="cpu"))
+
+
+def test_a_layer_may_keep_something_for_each_vertex():
+    """Of a graph smaller than the one that a ``forward`` is tried on, too."""
+
+    class Embedded(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = torch.nn.Embedding(2, CLASSES)
+
+        def forward(self, block: Any, x: Any) -> Any:
+            return self.rows(block.dst)
+
+    graph = lab.Graph.from_edges([0, 1], [1, 0], 2, feat=np.ones((2, 3), np.float32))
+    model = Whole(Embedded())
+    found = lab.infer(model, graph, device="cpu")
+    assert_close(found, model.layers[0].rows.weight.detach().numpy())
+
+
 def test_models_that_cannot_be_run_are_refused():
     graph = awkward_graph()
     plain = torch.nn.Sequential(torch.nn.Linear(FEATURES, CLASSES))
