@@ -12,7 +12,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.compute.aggregation.csr import scalar_type
 from gnnsample_lab.compute.inference import messages
-from gnnsample_lab.compute.inference.infer import Inference, _has_steps, shares_memory
+from gnnsample_lab.compute.inference.infer import Inference, _has_steps, overlaps, shares_memory
 from gnnsample_lab.compute.inference.plan import Widths, plan
 from gnnsample_lab.compute.inference.sums import Pieces
 from gnnsample_lab.compute.inference.tables import Rows
@@ -752,6 +752,32 @@ def test_results_do_not_go_where_the_features_are():
         and not shares_memory(one[:10], one[10:])
     )
     assert not shares_memory(one[:0], one) and not shares_memory(one, one.numpy())
+
+
+def test_results_have_memory_for_every_element():
+    graph, model = awkward_graph(), made("gcn", num_layers=1)
+    memory = torch.zeros(4 * N * CLASSES)
+    strided = np.lib.stride_tricks.as_strided
+    for out in (
+        torch.zeros(1, CLASSES).expand(N, CLASSES),
+        torch.zeros(N, 1).expand(N, CLASSES),
+        memory.as_strided((N, CLASSES), (CLASSES - 1, 1)),
+        strided(memory.numpy(), (N, CLASSES), (4, 0)),
+        strided(memory.numpy(), (N, CLASSES), (2, 4 * N)),
+    ):
+        with pytest.raises(
+            ValueError, match=r"out must have memory of its own for every element \(got strides"
+        ):
+            lab.infer(model, graph, device="cpu", out=out)
+    assert not memory.any()
+    wanted = oracle(model, graph)
+    for out in (
+        memory.as_strided((N, CLASSES), (1, N)),
+        memory.as_strided((N, CLASSES), (4 * CLASSES, 3)),
+        np.zeros((N, CLASSES), np.float32)[::-1],
+    ):
+        assert_close(lab.infer(model, graph, device="cpu", out=out), wanted)
+    assert not overlaps(torch.zeros(1).expand(0, 3)) and not overlaps(torch.zeros(1, 5).expand(1, 5))
 
 
 def test_kernels_are_not_made_for_types_that_they_do_not_read():

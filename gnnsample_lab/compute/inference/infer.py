@@ -77,7 +77,7 @@ def infer(
             it are read in chunks as a GPU would. By default only memory-mapped features larger than half of the free
             memory are.
         out: where to write the logits: an array or a tensor of floats, ``[N, num_classes]``, in memory of its own, not
-            the features'; memory-mapped is fine.
+            the features', with a place for every element; memory-mapped is fine.
         progress: show a bar over the layers' vertices.
 
     Returns:
@@ -88,8 +88,8 @@ def infer(
     Raises:
         TypeError: a model without ``layers`` and ``between``, arguments of a wrong kind.
         ValueError: a model whose ``forward`` does more than its layers, or fails when it is tried, a graph without
-            features, features or ``out`` of a wrong shape, an ``out`` that may share memory with the features, more
-            than 2**31 - 2 vertices.
+            features, features or ``out`` of a wrong shape, an ``out`` that may share memory with the features, or
+            whose elements may share theirs, more than 2**31 - 2 vertices.
         MemoryError: ``budget_gb``, or the device, is too small; the message names what does not fit.
     """
     return Inference(
@@ -650,7 +650,12 @@ class Inference:
                 raise ValueError("out must be writeable (got a read-only array)")
         elif self.device == "cpu":
             raise ValueError("out must be in host memory for device 'cpu' (got one on the GPU)")
-        if shares_memory(self._given_out(), self.table):
+        given = self._given_out()
+        if overlaps(given):
+            raise ValueError(
+                f"out must have memory of its own for every element (got strides of {_strides(given)} bytes)"
+            )
+        if shares_memory(given, self.table):
             raise ValueError(
                 "out must not share memory with the features, which are read until the end (got their memory)"
             )
@@ -753,6 +758,26 @@ def shares_memory(a: Any, b: Any) -> bool:
         return False  # the other one is on the GPU
     (first, behind), (begin, end) = _span(tensor(a)), _span(tensor(b))
     return first < end and begin < behind
+
+
+def overlaps(x: Any) -> bool:
+    """Whether elements of an array or a tensor may share memory: along each dimension, the one of the smallest stride
+    first, a step has to pass what the dimensions before it take."""
+    taken = x.dtype.itemsize
+    for stride, n in sorted(
+        (abs(stride), n) for stride, n in zip(_strides(x), x.shape, strict=True) if n > 1
+    ):
+        if stride < taken:
+            return 0 not in x.shape
+        taken += stride * (n - 1)
+    return False
+
+
+def _strides(x: Any) -> tuple[int, ...]:
+    """Of an array or a tensor, in bytes."""
+    if isinstance(x, np.ndarray):
+        return x.strides
+    return tuple(stride * x.dtype.itemsize for stride in x.stride())
 
 
 def _span(x: Any) -> tuple[int, int]:
