@@ -11,7 +11,10 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
+
+import numpy as np
 
 from gnnsample_lab.checks import flag, function, optional, shown
 from gnnsample_lab.compute.aggregation.transpose import deterministic
@@ -37,6 +40,11 @@ _KEPT = (
     "while a training step was captured as a CUDA graph. Is a tensor kept that was made of the model's parameters with "
     "gradients, a clone for example? PyTorch's backward pass then waits for the stream that it was made on: detach it"
 )
+_PLAIN = frozenset(
+    {type(None), bool, int, float, str, FunctionType, MethodType, BuiltinFunctionType}
+    | {kind for kind in np.sctypeDict.values() if issubclass(kind, (np.number, np.bool_))}
+)
+"""Types of attributes whose change has a step captured anew: values that can be compared, and functions."""
 _WITHIN_DEVICE = 3
 """``cudaMemcpyDeviceToDevice``."""
 CAPTURABLE = ("auto", "register-tile", "naive", "memory-aware", "memory-aware-staged")
@@ -58,6 +66,11 @@ def captured_step(
     Hyper-parameters that are tensors, as Adam's learning rate, may change at any time. A change of one that is a number
     or a tuple, as ``betas``, ``momentum`` and SGD's learning rate, has the step captured anew; of the graphs captured
     the 8 used last are kept.
+
+    So does a change of the model: its layers, parameters, buffers and their memory, what is frozen, hooks of modules,
+    and attributes that are numbers, strings, functions or tuples of them, as ``training`` and ``dropout``. Other
+    changes, of a list, a dictionary or a global variable for example, are not seen and need a new step. A ``forward``
+    that changes such an attribute of its own at each call, as a counter, is never replayed.
 
     Args:
         model: ``model(blocks, x) -> logits [rows, classes]`` on the sampler's device. Rows beyond the mini-batch's
@@ -146,14 +159,7 @@ class CapturedStep(Step):
         self._tensors: dict[tuple[int, str], Any] = {}
         self._seen: list[Any] = []
         self._known: Any = None
-        self._parameters = [*model.parameters()]
-        self._tensors_of_model = [*self._parameters, *model.buffers()]
-        self._numbers = [
-            (vars(module), name)
-            for module in model.modules()
-            for name, value in vars(module).items()
-            if type(value) in (bool, int, float)
-        ]
+        self._contents = _Contents(model)
         if self.on_gpu:
             import cupy
 
@@ -265,13 +271,9 @@ class CapturedStep(Step):
         return captured.replay()
 
     def _key(self, update: bool) -> Any:
-        """What a captured step holds besides its mini-batch: which parameters are frozen, where they and buffers lie,
-        the modules' numbers (whether they train, dropout, momentum), and how PyTorch computes."""
-        trained = tuple(p.requires_grad for p in self._parameters)
-        places = tuple(t.data_ptr() for t in self._tensors_of_model)
-        numbers = tuple(of.get(name) for of, name in self._numbers)
+        """What a captured step holds besides its mini-batch: what the model is made of, and how PyTorch computes."""
         how = arithmetic(self.labels.device.type)
-        return update, trained, places, numbers, how, self._settings() if update else None
+        return update, self._contents.key(), how, self._settings() if update else None
 
     def _settings(self) -> Any:
         """A key for the optimizer's settings. A tensor that became another object is copied back to the one that
@@ -417,6 +419,63 @@ class _Copies:
         size = self._loss.numel() * self._loss.element_size()
         cupy.cuda.runtime.memcpyAsync(copy.data_ptr(), self._loss.data_ptr(), size, _WITHIN_DEVICE, stream)
         return copy
+
+
+class _Contents:
+    """What a captured step depends on of a model, read anew at each call.
+
+    Args:
+        model: a module of PyTorch.
+    """
+
+    HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+    def __init__(self, model: Any) -> None:
+        import torch
+
+        self.model = model
+        self._usual = vars(torch.nn.Module()).keys() - {"training"}
+        self._states: list[dict[str, Any]] = []
+        self._sizes: list[int] = []
+        self._places: list[tuple[dict[str, Any], str]] = []
+        self._names: tuple[str, ...] = ()
+
+    def key(self) -> tuple[Any, ...]:
+        """Which parameters are frozen, where they and buffers lie, hooks, and the modules' attributes: numbers (whether
+        they train, dropout, momentum), strings, functions, and tuples of them; of others that they are there."""
+        states = _states(self.model)
+        sizes = [*map(len, states)]
+        # Attributes are looked for where one came or went: to look through all of them takes twice as long as the rest.
+        if sizes != self._sizes or not all(map(operator.is_, states, self._states)):
+            self._states, self._sizes = states, sizes
+            self._places = [(of, name) for of in states for name in of if name not in self._usual]
+            self._names = tuple([name for _, name in self._places])
+        parameters = [p for of in states for p in of["_parameters"].values() if p is not None]
+        buffers = [b for of in states for b in of["_buffers"].values() if b is not None]
+        hooks = [number for of in states for kind in self.HOOKS for number in of[kind]]
+        values = [of.get(name) for of, name in self._places]
+        return (
+            tuple([p.requires_grad for p in parameters]),
+            tuple([t.data_ptr() for t in (*parameters, *buffers)]),
+            tuple(hooks),
+            self._names,
+            tuple([v if type(v) in _PLAIN or _is_plain(v) else None for v in values]),
+        )
+
+
+def _states(model: Any) -> list[dict[str, Any]]:
+    """The attributes of a module and of all inside it. ``modules()`` takes four times as long."""
+    found = [vars(model)]
+    for state in found:
+        children = state["_modules"]
+        if children:
+            found += [vars(child) for child in children.values() if child is not None]
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is one of those that are compared, or a tuple of them."""
+    return type(value) in _PLAIN or (type(value) is tuple and all(map(_is_plain, value)))
 
 
 class _Same:

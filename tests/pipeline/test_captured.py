@@ -7,6 +7,7 @@ import copy
 import functools
 import gc
 import itertools
+import operator
 from types import SimpleNamespace
 from typing import Any
 
@@ -620,6 +621,22 @@ CHANGES: dict[str, Any] = {
     "elsewhere": lambda model: setattr(
         model.layers[0].linear.weight, "data", model.layers[0].linear.weight.data.clone()
     ),
+    "string": lambda model: setattr(model.layers[1], "reduce", "sum"),
+    "tuple": lambda model: setattr(model, "sizes", (3, ("b", 1.5))),
+    "scalar of NumPy": lambda model: setattr(model, "scale", np.float64(0.5)),
+    "number instead of a tensor": lambda model: setattr(model, "shift", 1.0),
+    "function": lambda model: setattr(model, "act", torch.tanh),
+    "new attribute": lambda model: setattr(model.layers[0], "bound", 3),
+    "no attribute": lambda model: delattr(model, "sizes"),
+    "new layer": lambda model: model.layers.append(torch.nn.Linear(2, 2)),
+    "another layer": lambda model: operator.setitem(model.layers, 1, copy.deepcopy(model.layers[1])),
+    "another parameter": lambda model: setattr(
+        model.layers[0].linear, "weight", copy.deepcopy(model.layers[0].linear.weight)
+    ),
+    "new buffer": lambda model: model.register_buffer("shown", torch.zeros(2)),
+    "forward": lambda model: setattr(model.layers[0], "forward", lambda block, x: x),
+    "hook": lambda model: model.layers[0].register_forward_hook(lambda layer, given, made: made + 1),
+    "hook before": lambda model: model.register_forward_pre_hook(lambda model, given: None),
 }
 
 
@@ -628,6 +645,12 @@ def test_a_step_is_captured_anew_where_the_model_is_another_one(monkeypatch, cha
     """Replayed, it would go on training what is frozen, or memory that is no parameter's; graphs are made up here."""
     graph = learnable_graph()
     model = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2)
+    model.sizes, model.scale, model.shift, model.act = (
+        (3, ("a", 1.5)),
+        np.float64(0.25),
+        torch.ones(2),
+        torch.relu,
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     step = captured.CapturedStep(model, optimizer, torch.as_tensor(graph.label), None, None)
     step._under_way, step._capturing = SimpleNamespace(synchronize=lambda: None), None
@@ -652,9 +675,33 @@ def test_a_step_is_captured_anew_where_the_model_is_another_one(monkeypatch, cha
     assert taken() == "plain", "what is new is launched once before it is captured"
     assert taken() == ([p.requires_grad for p in model.parameters()], [m.training for m in model.modules()])
     assert step.captures == 2
+    assert taken() and step.captures == 2, "what has not changed since is replayed"
     if change in ("freeze", "evaluate"):
         model.requires_grad_(True).train()
         assert taken() == before and step.captures == 2, "as before, from what was captured then"
+
+
+def test_hooks_that_take_turns_are_told_apart(graph):
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    step = lab.captured_step(model, optimizer, sampler_of(graph, "sage", "cpu"))
+    handle, keys = model.register_forward_hook(print), set()
+    for other in (repr, str):
+        keys.add(step._key(False))
+        handle.remove()
+        handle = model.register_forward_hook(other)
+    assert len({*keys, step._key(False)}) == 3
+
+
+def test_attributes_that_cannot_be_compared_are_left_out(graph):
+    """Tensors, arrays and what holds them, which have no one truth, and lists."""
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    step = lab.captured_step(model, optimizer, sampler_of(graph, "sage", "cpu"))
+    found = []
+    for _ in range(2):
+        model.kept = {"a": torch.ones(2)}
+        model.held, model.many, model.array = (torch.ones(2), 1), [1], np.ones(2)
+        found.append(step._key(False))
+    assert found[0] == found[1] and hash(found[0]) == hash(found[1])
 
 
 def test_a_step_is_captured_anew_where_pytorch_computes_otherwise(graph):
