@@ -75,8 +75,8 @@ def captured_step(
     Args:
         model: ``model(blocks, x) -> logits [rows, classes]`` on the sampler's device. Rows beyond the mini-batch's
             reach it: a module that mixes rows, other than ``BatchNorm1d``, must not count them.
-        optimizer: over its parameters. One that keeps state on the host is changed to keep it on the GPU
-            (``capturable``), and its learning rate becomes a tensor, so that schedulers go on working.
+        optimizer: over its parameters, or some of them. One that keeps state on the host is changed to keep it on the
+            GPU (``capturable``), and its learning rate becomes a tensor, so that schedulers go on working.
         sampler: a :class:`~gnnsample_lab.NeighborSampler`, :class:`~gnnsample_lab.PinSAGESampler` or
             :class:`~gnnsample_lab.FusedSampler` on a graph with labels.
         features: a :class:`~gnnsample_lab.FeatureCache`, or anything with its ``extract``; None: the graph's features,
@@ -90,7 +90,8 @@ def captured_step(
 
     Raises:
         TypeError: an argument of the wrong kind.
-        ValueError: the graph has no labels or no features, or the optimizer cannot keep its state on the GPU.
+        ValueError: the graph has no labels or no features, the optimizer holds no parameter of the model, or cannot
+            keep its state on the GPU.
     """
     graph = getattr(sampler, "graph", None)
     if not isinstance(graph, Graph) or not hasattr(sampler, "sample"):

@@ -18,11 +18,15 @@ class Step:
 
     Args:
         model: ``model(blocks, x) -> logits`` of the seeds.
-        optimizer: over its parameters.
+        optimizer: over its parameters, or some of them.
         labels: of all vertices, a tensor on the device of the model: ``[N]``, -1 for none, or ``[N, tasks]``.
         features: with ``extract(ids) -> (x, stats)``; None where every call is given ``x``.
         loss: ``loss(logits, target) -> scalar``; None: mean cross entropy of the seeds with a label, for labels of
             several columns binary cross entropy.
+
+    Raises:
+        TypeError: ``model`` is no module, ``optimizer`` no optimizer of PyTorch.
+        ValueError: ``optimizer`` holds no parameter of ``model``, which would never learn.
     """
 
     def __init__(
@@ -32,6 +36,12 @@ class Step:
 
         self.model = instance("model", model, torch.nn.Module, "a torch module")
         self.optimizer = instance("optimizer", optimizer, torch.optim.Optimizer, "an optimizer of PyTorch")
+        own = {id(p) for p in model.parameters()}
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if not own & held:
+            raise ValueError(
+                f"optimizer must hold parameters of model (got {type(optimizer).__name__} with none of its {len(own)})"
+            )
         self.multi_label = labels.ndim == 2
         self.labels = labels if self.multi_label else labels.long()
         self.features, self._given_loss = features, loss
@@ -76,6 +86,7 @@ class Step:
     def _step(self, blocks: Any, x: Any, target: Any, update: bool, is_seed: Any = None) -> tuple[Any, Any]:
         """``is_seed``: which rows are seeds; None: all."""
         self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)  # those that the optimizer does not hold would add up
         with fresh_casts(self.labels.device.type):
             logits = self.model(blocks, blocks[0].own if x is None else x)
             loss = self._loss(logits, target, "mean" if update else "sum", is_seed)

@@ -150,6 +150,29 @@ def test_errors_name_what_is_missing(graph):
         step.gradients(batches(sampler_of(graph, "sage", "cpu"), graph, 8, 1)[0])
 
 
+def test_an_optimizer_of_another_model_is_refused(graph):
+    (model, _), (_, others) = pair(graph, "sage", "cpu")
+    with pytest.raises(
+        ValueError, match=r"optimizer must hold parameters of model \(got Adam with none of its \d+\)"
+    ):
+        lab.captured_step(model, others, sampler_of(graph, "sage", "cpu"))
+    few = torch.optim.SGD(model.layers[0].parameters(), lr=0.1)
+    few.add_param_group({"params": [torch.nn.Parameter(torch.zeros(1))]})
+    lab.captured_step(model, few, sampler_of(graph, "sage", "cpu"))
+
+
+def test_gradients_that_the_optimizer_does_not_hold_are_of_one_mini_batch(graph):
+    (model, _), _ = pair(graph, "sage", "cpu")
+    sampler = sampler_of(graph, "sage", "cpu")
+    step = lab.captured_step(model, torch.optim.SGD(model.layers[0].parameters(), lr=0.0), sampler)
+    batch = batches(sampler, graph, 50, 1)[0]
+    found = []
+    for _ in range(2):
+        step(batch)
+        found.append([p.grad.clone() for p in model.parameters()])
+    torch.testing.assert_close(*found)
+
+
 def test_on_a_cpu_the_step_itself_extracts(graph):
     (model, optimizer), (other, others) = pair(graph, "sage", "cpu")
     sampler = sampler_of(graph, "sage", "cpu")
