@@ -86,7 +86,8 @@ def captured_step(
             that count.
 
     Returns:
-        A callable ``(mini_batch) -> loss``, a tensor on the device; nothing is waited for.
+        A callable ``(batch) -> loss``, a tensor on the device; nothing is waited for. A mini-batch of a graph with
+        another number of vertices or edges is a ValueError.
 
     Raises:
         TypeError: an argument of the wrong kind.
@@ -108,7 +109,7 @@ def captured_step(
         raise TypeError(f"features must have extract, as a FeatureCache has (got {shown(features)})")
     loss = optional(function, "loss", loss)
     labels = tensor(graph.label).to("cuda" if sampler.device == "cuda" else "cpu")
-    return CapturedStep(model, optimizer, labels, features, loss)
+    return CapturedStep(model, optimizer, labels, features, loss, graph)
 
 
 def is_captured(wanted: bool | None, usual: bool, model: str, kernel: str | None, device: str) -> bool:
@@ -140,14 +141,24 @@ class CapturedStep(Step):
 
     Args:
         model, optimizer, labels, features, loss: as in :class:`.step.Step`.
+        graph: the one that mini-batches have to be of; None: any.
 
     Attributes:
         captures: how often a step has been captured; 0 on a CPU.
         room: sizes that mini-batches have to fit, None before the first.
     """
 
-    def __init__(self, model: Any, optimizer: Any, labels: Any, features: Any, loss: Loss | None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        labels: Any,
+        features: Any,
+        loss: Loss | None,
+        graph: Graph | None = None,
+    ) -> None:
         super().__init__(model, optimizer, labels, features, loss)
+        self.graph = graph
         self.on_gpu = bool(labels.is_cuda)
         self.captures = 0
         self.room: Sizes | None = None
@@ -180,7 +191,11 @@ class CapturedStep(Step):
 
         Returns:
             The extraction's statistics; None on a CPU, where nothing is done: the step itself extracts.
+
+        Raises:
+            ValueError: the mini-batch is of a graph of another size than the sampler's.
         """
+        self._check(batch)
         if not self.on_gpu:
             return None
         self._loaded = None  # should this call fail, the memory holds no mini-batch as a whole
@@ -192,6 +207,17 @@ class CapturedStep(Step):
                 self._under_way.record(stream)
         self._loaded = batch
         return stats
+
+    def _check(self, batch: Any) -> None:
+        """Edges of one graph would be trained on with labels and rows of another."""
+        wanted, given = self.graph, getattr(batch, "graph", None)
+        if wanted is None or given is None or given is wanted:
+            return
+        if (given.num_nodes, given.num_edges) != (wanted.num_nodes, wanted.num_edges):
+            raise ValueError(
+                f"batch must be of the sampler's graph, {wanted.num_nodes} vertices and {wanted.num_edges} edges (got "
+                f"one of a graph with {given.num_nodes} and {given.num_edges})"
+            )
 
     def _filled(self, batch: Any) -> Any:
         """Bring a mini-batch to the memory that the step reads; the extraction's statistics."""
@@ -212,6 +238,7 @@ class CapturedStep(Step):
         return stats
 
     def _run(self, batch: Any, x: Any, update: bool) -> tuple[Any, Any]:
+        self._check(batch)
         if not self.on_gpu:
             return super()._run(batch, x, update)
         in_place = isinstance(self.features, FeatureCache) and self.features.device == "cuda"

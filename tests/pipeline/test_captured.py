@@ -161,6 +161,27 @@ def test_an_optimizer_of_another_model_is_refused(graph):
     lab.captured_step(model, few, sampler_of(graph, "sage", "cpu"))
 
 
+def test_mini_batches_of_another_graph_are_refused(graph):
+    """They would be trained on with edges of one graph and labels of the other."""
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    step = lab.captured_step(model, optimizer, sampler_of(graph, "sage", "cpu"))
+    before = copy.deepcopy(model.state_dict())
+    src, dst = graph.edges()
+    for other in (
+        lab.Graph.from_edges(src[1:], dst[1:], graph.num_nodes),
+        lab.Graph.from_edges(src, dst, graph.num_nodes + 1),
+    ):
+        batch = sampler_of(other, "sage", "cpu").sample(np.arange(9))
+        for call in (step, step.gradients, step.load):
+            with pytest.raises(
+                ValueError, match=rf"batch must be of the sampler's graph, {graph.num_nodes} vertices"
+            ):
+                call(batch)
+    torch.testing.assert_close(model.state_dict(), before)
+    same = lab.Graph.from_edges(src, dst, graph.num_nodes)
+    step(sampler_of(same, "sage", "cpu").sample(np.arange(9)))
+
+
 def test_gradients_that_the_optimizer_does_not_hold_are_of_one_mini_batch(graph):
     (model, _), _ = pair(graph, "sage", "cpu")
     sampler = sampler_of(graph, "sage", "cpu")
@@ -366,6 +387,7 @@ def test_a_call_that_fails_leaves_no_mini_batch_and_a_mark(graph, monkeypatch):
     waits: list[Any] = []
     stream, other = (SimpleNamespace(ptr=i, wait_event=waits.append) for i in (1, 2))
     marks: list[Any] = []
+    step.graph = None  # mini-batches are made up here
     step.on_gpu, step._stream, step._under_way = True, None, SimpleNamespace(record=marks.append)
     now = [stream]
     monkeypatch.setattr("gnnsample_lab.device.streams.torch_stream", lambda: contextlib.nullcontext(now[0]))
