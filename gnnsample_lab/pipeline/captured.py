@@ -87,7 +87,7 @@ def captured_step(
 
     Returns:
         A callable ``(batch) -> loss``, a tensor on the device; nothing is waited for. A mini-batch of a graph with
-        another number of vertices or edges is a ValueError.
+        another number of vertices or edges is a ValueError, what is no mini-batch a TypeError.
 
     Raises:
         TypeError: an argument of the wrong kind.
@@ -193,7 +193,8 @@ class CapturedStep(Step):
             The extraction's statistics; None on a CPU, where nothing is done: the step itself extracts.
 
         Raises:
-            ValueError: the mini-batch is of a graph of another size than the sampler's.
+            TypeError: ``batch`` is no mini-batch.
+            ValueError: it is of a graph of another size than the sampler's.
         """
         self._check(batch)
         if not self.on_gpu:
@@ -211,7 +212,11 @@ class CapturedStep(Step):
     def _check(self, batch: Any) -> None:
         """Edges of one graph would be trained on with labels and rows of another."""
         wanted, given = self.graph, getattr(batch, "graph", None)
-        if wanted is None or given is None or given is wanted:
+        if wanted is None or given is wanted:
+            return
+        if given is None:  # mini-batches as tensors, or copied to the GPU, may not keep theirs
+            if not all(hasattr(batch, name) for name in ("node_ids", "seeds", "blocks")):
+                raise TypeError(f"batch must be a mini-batch of a sampler (got {shown(batch)})")
             return
         if (given.num_nodes, given.num_edges) != (wanted.num_nodes, wanted.num_edges):
             raise ValueError(
@@ -269,8 +274,10 @@ class CapturedStep(Step):
         """The update of the mini-batch before once more: what is left of a step where its inputs cost nothing.
 
         Raises:
-            RuntimeError: nothing has been captured yet.
+            RuntimeError: nothing has been captured yet, or the step is on a CPU, where nothing is.
         """
+        if not self.on_gpu:
+            raise RuntimeError("replay needs a step on a GPU: on a CPU nothing is captured")
         with streams.torch_stream() as stream:
             self._take_turn(stream)
             captured = self._graphs.get(self._key(True))

@@ -182,6 +182,32 @@ def test_mini_batches_of_another_graph_are_refused(graph):
     step(sampler_of(same, "sage", "cpu").sample(np.arange(9)))
 
 
+@pytest.mark.parametrize("given", [5, None, "ab", [1, 2]])
+def test_what_is_no_mini_batch_is_named(graph, given):
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    step = lab.captured_step(model, optimizer, sampler_of(graph, "sage", "cpu"))
+    for call in (step, step.gradients, step.load):
+        with pytest.raises(TypeError, match="batch must be a mini-batch of a sampler .got"):
+            call(given)
+
+
+def test_nothing_is_replayed_on_a_cpu(graph):
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    sampler = sampler_of(graph, "sage", "cpu")
+    step = lab.captured_step(model, optimizer, sampler)
+    step(sampler.sample(np.arange(9)))
+    with pytest.raises(RuntimeError, match="replay needs a step on a GPU"):
+        step.replay()
+
+
+def test_mini_batches_as_tensors_are_taken(graph):
+    (model, optimizer), (other, others) = pair(graph, "sage", "cpu")
+    sampler = sampler_of(graph, "sage", "cpu")
+    batch = sampler.sample(np.arange(9))
+    found = lab.captured_step(model, optimizer, sampler)(batch.to_torch())
+    assert found.item() == pytest.approx(lab.captured_step(other, others, sampler)(batch).item())
+
+
 def test_gradients_that_the_optimizer_does_not_hold_are_of_one_mini_batch(graph):
     (model, _), _ = pair(graph, "sage", "cpu")
     sampler = sampler_of(graph, "sage", "cpu")
