@@ -255,7 +255,8 @@ class NeighborLoader(PygLoader):
     It is a loader of PyG's class, which ``inference`` of PyG's models asks for.
 
     Args:
-        data: a homogeneous ``torch_geometric.data.Data``; it is not changed.
+        data: a homogeneous ``torch_geometric.data.Data``; it is not changed. ``x`` has a row for each vertex;
+            ``y`` too, unless it is of edges or, in a single row, of the graph.
         num_neighbors: as in :class:`GPUSampler`.
         input_nodes: seeds: ids (which may repeat), a mask, or None for all vertices.
         replace, weight_attr: as in :class:`GPUSampler`.
@@ -323,6 +324,7 @@ class NeighborLoader(PygLoader):
         optional(share, "cache_ratio", cache_ratio)
         optional(num_bytes, "capacity_bytes", capacity_bytes)
         _check_data("data", data)
+        _check_rows(data)
         input_nodes = _input_nodes(input_nodes, data.num_nodes)
         if neighbor_sampler is None:
             sampler = GPUSampler(
@@ -382,6 +384,7 @@ class NeighborLoader(PygLoader):
         if now.keys() == before.keys() and all(_is_same(now[name], before[name]) for name in now):
             return
         data, sampler = self._given, self.node_sampler
+        _check_rows(data)
         if self.features is not None:
             x = getattr(data, "x", None)
             if x is None or not _is_cacheable(x):
@@ -516,6 +519,21 @@ def _check_data(name: str, data: Any) -> None:
         raise TypeError(f"{name} must be a homogeneous torch_geometric Data (got {type(data).__name__})")
     if getattr(data, "edge_index", None) is None:
         raise ValueError(f"{name} must have an edge_index (got none)")
+
+
+def _check_rows(data: Any) -> None:
+    """ValueError where features or labels have not one row per vertex: PyG would hand them out whole.
+
+    Labels may also be of edges, a row each, or of the graph, in a single row.
+    """
+    for name, others in (("x", ()), ("y", (1, data.num_edges))):
+        value = getattr(data, name, None)
+        if not isinstance(value, (torch.Tensor, np.ndarray)) or value.ndim == 0:
+            continue
+        axis = data.__cat_dim__(name, value)
+        rows = value.shape[axis] if isinstance(axis, int) else 1  # of the graph, says a class of the user's
+        if rows != data.num_nodes and rows not in others:
+            raise ValueError(f"data.{name} must have one row per vertex, {data.num_nodes} (got {rows})")
 
 
 def _order_of(sampler: Any) -> Callable[[], Iterator[Any]] | None:

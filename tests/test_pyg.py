@@ -461,6 +461,42 @@ def test_a_column_without_rows_is_kept_as_it_is(data):
     )
 
 
+@pytest.mark.parametrize("cache", [{}, {"cache_ratio": 0.5}], ids=str)
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_rows_that_are_not_one_per_vertex_are_refused(data, name, cache):
+    """PyG takes them for something of the graph as a whole, and would hand out all of them with each mini-batch."""
+    message = rf"data\.{name} must have one row per vertex, 400 \(got 403\)"
+    given = data.clone()
+    given.num_nodes, given[name] = data.num_nodes, torch.randn(403, 6)
+    with pytest.raises(ValueError, match=message):
+        NeighborLoader(given, [2], device="cpu", **cache)
+    mine = data.clone()
+    mine.num_nodes = data.num_nodes
+    loader = NeighborLoader(mine, [2], batch_size=200, device="cpu", **cache)
+    mine[name] = given[name]
+    with pytest.raises(ValueError, match=message):
+        next(iter(loader))
+
+
+def test_what_is_of_edges_or_of_the_whole_graph_is_handed_on_as_pyg_does(data):
+    """Labels too: of edges, or of the graph."""
+    for y, of_edges in (
+        (torch.arange(data.num_edges), True),
+        (torch.ones(1, 5), False),
+        (torch.tensor(3.0), False),
+        ("a name", False),
+    ):
+        given = Data(
+            edge_index=data.edge_index, x=data.x, y=y, more=torch.arange(403), num_nodes=data.num_nodes
+        )
+        for batch in NeighborLoader(given, [2], batch_size=200, device="cpu"):
+            assert torch.equal(batch.more, given.more)
+            if of_edges:
+                assert torch.equal(batch.y, y[batch.e_id])
+            else:
+                assert torch.equal(batch.y, y) if torch.is_tensor(y) else batch.y == y
+
+
 def test_an_epoch_that_is_left_early_has_used_its_own_draws_only(data):
     loader = NeighborLoader(data, [4, 3], input_nodes=data.train_mask, batch_size=10, device="cpu")
     for i, _ in enumerate(loader):
