@@ -186,19 +186,22 @@ def prepare(
         callable(getattr(sampler, "epoch", None)) and isinstance(getattr(sampler, "graph", None), Graph)
     ):
         raise TypeError(f"sampler must be a NeighborSampler or PinSAGESampler (got {shown(sampler)})")
-    if sampler is not None:
-        wanted, got = ((one.num_nodes, one.num_edges) for one in (graph, sampler.graph))
-        if got != wanted:
-            raise ValueError(
-                f"sampler must be of the graph that is trained on, {wanted[0]} vertices and {wanted[1]} edges (got one "
-                f"of {got[0]} and {got[1]})"
-            )
+    if sampler is not None and sampler.graph.num_nodes != graph.num_nodes:
+        raise ValueError(
+            f"sampler must be of a graph with the {graph.num_nodes} vertices that are trained on (got one of "
+            f"{sampler.graph.num_nodes})"
+        )
     others = NOTHING
     if device == "cuda":
         reset_pools()
         others = held_by_others(graph, device)
     begin = time.perf_counter()
     notes = [_cpu_note(executor or chosen.executor)] if device == "cpu" else []
+    if sampler is not None and sampler.graph.num_edges != graph.num_edges:
+        notes.append(
+            f"sampler draws from {sampler.graph.num_edges:,} edges, and the graph has {graph.num_edges:,}: "
+            "mini-batches are of the former"
+        )
     name = model if isinstance(model, str) else type(model).__name__
     if chosen.has_parts and rank is None:
         rank = Alone(device)
@@ -372,7 +375,8 @@ def train(
         evaluate: accuracy after every epoch: True takes the split "valid", or "test" where there is none; or a name.
         progress: show progress bars.
         weighted: draw neighbours in proportion to ``graph.edge_weight``.
-        sampler: a sampler of one's own, of this graph; its seed and fanouts count then.
+        sampler: a sampler of one's own, of these vertices; its seed and fanouts count then. It may draw from other
+            edges than the graph's, as a pruned graph's; the result's notes say so where their number differs.
         executor: how stages overlap; None for what the system does. ``"serial"``; ``"thread"`` (one that prepares) and
             ``"streams"``, on a GPU; ``"overlapped"``: a worker a stage and queues between them (DSP, section 5), on a
             CPU too; ``"factored"``: ranks that sample and ranks that train (GNNLab, section 5), on one device first the
