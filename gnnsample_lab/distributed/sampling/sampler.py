@@ -252,7 +252,9 @@ class Sampler:
         first = checks.whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - max(len(arrays) - 1, 0))
         exchange = self._layout.exchange
         if self._is_new:
-            self._layout.check_alike({"batch_id": first, "slices of a call": len(arrays)}, exchange)
+            # As the mini-batch itself: nothing of another thread is captured meanwhile.
+            with contextlib.nullcontext() if self.device == "cpu" else runtime.lock:
+                self._layout.check_alike({"batch_id": first, "slices of a call": len(arrays)}, exchange)
             self._is_new = False
         with self._counting:  # engines count in the exchange's traffic
             if self._counts:

@@ -901,9 +901,20 @@ def other_ways(
     return both, total, (len(epoch), epoch.first_batch_id, batches), wides, errors
 
 
+def refusals(makers: dict[str, Callable[[], Any]]) -> dict[str, str]:
+    """What each says that raises a ValueError, as each should."""
+    errors = {}
+    for name, make in makers.items():
+        try:
+            make()
+            errors[name] = "nothing was refused"
+        except ValueError as error:
+            errors[name] = str(error)
+    return errors
+
+
 def built_differently(rank: Any, folder: Path, divided: list[Path]) -> dict[str, str]:
     """What ranks say that are given other arguments than each other; ``divided``: for each, other parts."""
-    errors = {}
     visits = [None, np.ones(N)][rank.index]
     makers: dict[str, Any] = {
         "fanouts": lambda: lab.distributed.Sampler(folder, [3, 2 + rank.index], rank=rank),
@@ -922,13 +933,7 @@ def built_differently(rank: Any, folder: Path, divided: list[Path]) -> dict[str,
         "visits": lambda: lab.distributed.Sampler(folder, [3], "direct-cached", rank=rank, visits=visits),
         "partition": lambda: lab.distributed.Sampler(divided[rank.index], [3], rank=rank),
     }
-    for name, make in makers.items():
-        try:
-            make()
-            errors[name] = "nothing was refused"
-        except ValueError as error:
-            errors[name] = str(error)
-    return errors
+    return refusals(makers)
 
 
 def test_ranks_that_are_built_differently_are_refused(four_ranks: Ranks, folders: dict[Any, Path]) -> None:
@@ -944,7 +949,7 @@ def test_ranks_that_are_built_differently_are_refused(four_ranks: Ranks, folders
 
 def called_differently(rank: Any, folder: Path) -> dict[str, str]:
     """What ranks say whose first calls have other arguments than each other's."""
-    errors, i, seeds = {}, rank.index, SEEDS["mixed"]
+    i, seeds = rank.index, SEEDS["mixed"]
 
     def made(kind: str, call: Callable[[Any], Any], *given: Any) -> Callable[[], Any]:
         return lambda: call(getattr(lab.distributed, kind)(folder, *given, rank=rank))
@@ -962,13 +967,7 @@ def called_differently(rank: Any, folder: Path) -> dict[str, str]:
         "roots": made("Walker", lambda s: s.walk(seeds[:: 1 + i]), lab.apps.DeepWalk(3)),
         "by": made("Walker", lambda s: s.walk(seeds, by=["equal", "owner"][i]), lab.apps.DeepWalk(3)),
     }
-    for name, make in makers.items():
-        try:
-            make()
-            errors[name] = "nothing was refused"
-        except ValueError as error:
-            errors[name] = str(error)
-    return errors
+    return refusals(makers)
 
 
 def test_ranks_whose_first_calls_differ_are_refused(four_ranks: Ranks, folders: dict[Any, Path]) -> None:
