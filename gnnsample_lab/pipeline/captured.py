@@ -500,12 +500,18 @@ class _Contents:
 
 def _states(model: Any) -> list[dict[str, Any]]:
     """The attributes of a module and of all inside it. ``modules()`` takes four times as long."""
-    found = [vars(model)]
+    found = [_state(model)]
     for state in found:
         children = state["_modules"]
         if children:
-            found += [vars(child) for child in children.values() if child is not None]
+            found += [_state(child) for child in children.values() if child is not None]
     return found
+
+
+def _state(module: Any) -> dict[str, Any]:
+    """The attributes of one module; a traced one's are those of the module inside it."""
+    state = vars(module)
+    return state if "_modules" in state else vars(state["_actual_script_module"])
 
 
 def _is_plain(value: Any) -> bool:

@@ -775,6 +775,18 @@ def test_attributes_that_cannot_be_compared_are_left_out(graph):
     assert found[0] == found[1] and hash(found[0]) == hash(found[1])
 
 
+def test_modules_of_torchscript_are_seen_as_others_are(graph):
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    model.traced = torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(1, 2))
+    model.scripted = torch.jit.script(torch.nn.Linear(2, 2))
+    step = lab.captured_step(model, optimizer, sampler_of(graph, "sage", "cpu"))
+    keys = {step._key(False)}
+    for module in (model.traced, model.scripted):
+        module.weight.requires_grad_(False)
+        keys.add(step._key(False))
+    assert len(keys) == 3
+
+
 def test_a_step_is_captured_anew_where_pytorch_computes_otherwise(graph):
     """Replayed, it would go on with 16 bits, or TF32, or without."""
     (model, optimizer), _ = pair(graph, "sage", "cpu")
