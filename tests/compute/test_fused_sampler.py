@@ -286,7 +286,9 @@ def test_a_captured_step_takes_rows_that_are_there_already(graph: Any) -> None:
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.real_gpu])]
+)
 def test_lab_train_takes_it_as_a_sampler(graph: Any, device: str) -> None:
     graph = replace(graph, edge_weight=None, splits={"train": np.arange(200), "valid": np.arange(200, 260)})
     results = []

@@ -62,6 +62,7 @@ def busy() -> Any:
 
 
 @pytest.mark.gpu
+@pytest.mark.real_gpu
 def test_the_wait_is_for_all_streams_and_leaves_the_interpreter_to_others(busy: Any) -> None:
     done, over, turns = busy(), threading.Event(), 0
 
@@ -81,6 +82,7 @@ def test_the_wait_is_for_all_streams_and_leaves_the_interpreter_to_others(busy: 
 
 
 @pytest.mark.gpu
+@pytest.mark.real_gpu
 def test_the_wait_ends_no_capture(busy: Any) -> None:
     with capture_in_another_thread():
         done = busy()
@@ -89,6 +91,7 @@ def test_the_wait_ends_no_capture(busy: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.real_gpu
 def test_page_locked_memory_that_is_dropped_ends_no_capture(busy: Any) -> None:
     import cupy
 
@@ -103,6 +106,7 @@ def test_page_locked_memory_that_is_dropped_ends_no_capture(busy: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.real_gpu
 def test_streams_of_our_own_are_none_that_torch_hands_out() -> None:
     import torch
 

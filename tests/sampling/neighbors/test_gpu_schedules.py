@@ -143,6 +143,7 @@ def test_fetch_size_changes_nothing(fetch_size, teams):
 # ---- limits -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.real_gpu  # a driver refuses such a grid; where a host stands in, blocks would wait for ever
 def test_a_cut_cooperative_grid_is_an_error():
     sampler = make(graph_named("dead-ends"), [3, 3], "grid-barrier", Knobs(num_blocks=10**6))
     with pytest.raises(RuntimeError, match="cooperative launch of grid .* was cut"):
