@@ -344,14 +344,14 @@ def _fused_map(record: Record) -> Claim:
     return _published("speedup", id_map="fused-map")(record)
 
 
-def fitted_dgl(points: Callable[[Record], Points], system: str = "gnnlab") -> Callable[[Record], Points]:
+def fitted_dgl(points: Callable[[Record], Points]) -> Callable[[Record], Points]:
     """The values without those of graphs and models that had no room for DGL in GNNLab's table 4."""
 
     def some(record: Record) -> Points:
         lacking = {
             (row["graph"], row["model"])
             for row in record["paper"]["rows"]
-            if row["system"] == system and not row["speedup"]
+            if row["system"] == "gnnlab" and not row["speedup"]
         }
         here = [row for row in record["rows"] if (scaled(row["graph"])[0], row.get("model")) not in lacking]
         return points({**record, "rows": here})
