@@ -74,8 +74,14 @@ def pool_bytes(device: str) -> int:
     return held(device).total
 
 
-def held_by_others(graph: Any, device: str) -> Held:
-    """What is held before a run begins and is none of the run's: all but the topology of ``graph``, which it uses."""
+def held_by_others(graph: Any, device: str, trains: bool = True) -> Held:
+    """What is held before a run begins and is none of the run's: all but the topology of ``graph``, which it uses.
+
+    cuBLAS's workspaces are the process's, as its kernels are. Where the run ``trains`` they are taken before: the first
+    run of a process would count them as its own, and have less for its cache than the same run has afterwards.
+    """
+    if trains:
+        take_workspaces()
     arrays = (graph.indptr, graph.indices, graph.edge_weight)
     own = sum(int(array.nbytes) for array in arrays if array is not None and is_cuda_array(array))
     return held(device).less(Held(cupy=own))

@@ -253,7 +253,7 @@ def _member(
     others = NOTHING
     if device == "cuda":
         reset_pools()
-        others = held_by_others(graph, device)
+        others = held_by_others(graph, device, rank.index in split.replicas)
 
     def sampler_on(place: str) -> Any:
         return make_sampler(

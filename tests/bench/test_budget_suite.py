@@ -103,7 +103,7 @@ def test_other_failures_end_the_search() -> None:
     with pytest.raises(RuntimeError, match="another"):
         budget.smaller_card(runs, "plain", "overlapped")
     runs = Runs(*[0.0] * budget.TRIES)
-    with pytest.raises(MemoryError, match="caches 2% to 40%"):
+    with pytest.raises(MemoryError, match="caches 10% to 40%"):
         budget.smaller_card(runs, "plain", "overlapped")
 
 

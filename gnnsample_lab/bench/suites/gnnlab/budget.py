@@ -41,7 +41,7 @@ SHARING = ("serial", "streams", "overlapped")
 """Executors of time sharing, whose losses are compared."""
 CARDS = ("overlapped", "serial")
 """Executors by which cards are looked for: the one that needs most memory, and the one that needs least."""
-SHARED = (0.02, 0.4)
+SHARED = (0.1, 0.4)
 """Shares of the rows that a GPU which shares its time by that executor caches on the card: some, so that policies
 differ, and not so many that a trainer without the topology holds all."""
 TRIES = 8
