@@ -84,14 +84,13 @@ def margins(torch: int, working: int) -> tuple[int, int]:
     """Bytes that CuPy's pool, and PyTorch's allocator, may take beyond what they held in the trial of a step.
 
     Mini-batches differ in size. Both pools are asked for few sizes (:func:`rounding`), and what one has left fits the
-    next. CuPy's held up to 1.2 times the trial's so, a trainer's of the factored design 1.3 times, PyTorch's, whose
-    blocks are cut up, 1.4 times (an H200, ``products-like``). At their limits they would go on with less, but wait for
-    the GPU again and again.
+    next. CuPy's held up to 1.2 times the trial's so, PyTorch's, whose blocks are cut up, 1.4 times (an H200,
+    ``products-like``). At their limits they would go on with less, but wait for the GPU again and again.
 
     Args:
         torch: PyTorch's peak in the trial. working: what CuPy's pool held besides graph and cache.
     """
-    return working // 2, torch // 2 + _GAPS
+    return working // 4, torch // 2 + _GAPS
 
 
 def cache_beside(budget_bytes: int, trial: Held, working: int) -> int:

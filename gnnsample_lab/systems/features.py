@@ -296,8 +296,9 @@ def _in_memory(system: System, ahead: int, window: int, sizing: Sizing) -> tuple
         "streams": (2 * waiting, 3),  # the next window is sampled while this one trains
         # Two queues of two, one at each worker.
         "overlapped": (waiting + 4 + 2 * sizing.workers, 4 + sizing.workers),
-        # One ready, one that is loaded, one that trains, and its predecessor.
-        "factored": (waiting + 3, 4) if sizing.pipelined else one_by_one,
+        # One ready, one that is loaded, one that trains, and its predecessor. One stage after the other: one, and a
+        # block for another, since what comes from the queue lies where rows were.
+        "factored": (waiting + 3, 4) if sizing.pipelined else (waiting + 1, 2),
     }.get(system.executor, (waiting, 3))
     most = waiting if sizing.batches is None else max(1, min(waiting, sizing.batches))
     return most, min(rows, most) + 1

@@ -72,7 +72,9 @@ def figure9(session: Session) -> dict[str, Any]:
     verification = session.verify(names, [BASELINE, "persistent", *OURS])
     rows: list[dict[str, Any]] = []
     for name in names:
-        rows += session.piece((name,), functools.partial(_settings_of_graph, session, name))
+        for batch_size, fanouts in settings_of(name, session.quick):
+            row = functools.partial(_row_of_setting, session, name, batch_size, fanouts)
+            rows.append(session.piece((name, batch_size, *fanouts), row))
     return {
         "settings": {
             "baseline": f"{BASELINE}, insert-count-compact ID map, with either pick", **QUEUES,
@@ -84,44 +86,42 @@ def figure9(session: Session) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _settings_of_graph(session: Session, name: str) -> list[dict[str, Any]]:
-    """Figure 9's rows of a graph."""
-    rows = []
-    for batch_size, fanouts in settings_of(name, session.quick):
-        theirs = {pick: _walls(session, name, batch_size, fanouts, BASELINE, pick) for pick in PICKS}
-        ours = {pick: _fastest(session, name, batch_size, fanouts, pick) for pick in PICKS}
-        published, persistent = (
-            _walls(session, name, batch_size, fanouts, queue, BASELINE_PICK)
-            for queue in (PUBLISHED_QUEUE, "persistent")
-        )
-        same, floyd = ours[BASELINE_PICK], ours["floyd"]
-        same["sweep"]["persistent"] = persistent["us"]
-        if persistent["us"] < same["us"]:
-            same.update({**timing.around(persistent), "us": persistent["us"], "best": "persistent"})
-        base = theirs[BASELINE_PICK]
-        timed = {
-            BASELINE: base, f"{BASELINE}, floyd": theirs["floyd"], PUBLISHED_QUEUE: published,
-            "persistent": persistent, "best same pick": same, "best": floyd,
-        }  # fmt: skip
-        rows.append({
-            "graph": name, "batch_size": batch_size, "fanout": fanouts[0], "hops": len(fanouts),
-            "l2": session.l2_state(name, batch_size, fanouts, BASELINE_PICK, _COUNT),
-            "wall_us": {key: found["us"] for key, found in timed.items()},
-            "spread": {key: timing.around(found) for key, found in timed.items()},
-            "best_strategy": floyd["best"], "best_same_pick_strategy": same["best"],
-            "sweep": {key: found["sweep"] for key, found in timed.items() if key not in QUEUES},
-            "speedup": {
-                "best same pick, floyd": theirs["floyd"]["us"] / floyd["us"],
-                "best same pick": base["us"] / same["us"], PUBLISHED_QUEUE: base["us"] / published["us"],
-                "persistent": base["us"] / persistent["us"],
-                "best": base["us"] / floyd["us"],
-            },
-        })  # fmt: skip
-        session.say(
-            f"{name} {batch_size} x {list(fanouts)}: {BASELINE} {base['us']:.0f}, by Floyd "
-            f"{theirs['floyd']['us']:.0f}; persistent {persistent['us']:.0f}, {floyd['best']} {floyd['us']:.0f} us"
-        )
-    return rows
+def _row_of_setting(session: Session, name: str, batch_size: int, fanouts: tuple[int, ...]) -> dict[str, Any]:
+    """Figure 9's row of a graph and a setting."""
+    theirs = {pick: _walls(session, name, batch_size, fanouts, BASELINE, pick) for pick in PICKS}
+    ours = {pick: _fastest(session, name, batch_size, fanouts, pick) for pick in PICKS}
+    published, persistent = (
+        _walls(session, name, batch_size, fanouts, queue, BASELINE_PICK)
+        for queue in (PUBLISHED_QUEUE, "persistent")
+    )
+    same, floyd = ours[BASELINE_PICK], ours["floyd"]
+    same["sweep"]["persistent"] = persistent["us"]
+    if persistent["us"] < same["us"]:
+        same.update({**timing.around(persistent), "us": persistent["us"], "best": "persistent"})
+    base = theirs[BASELINE_PICK]
+    timed = {
+        BASELINE: base, f"{BASELINE}, floyd": theirs["floyd"], PUBLISHED_QUEUE: published,
+        "persistent": persistent, "best same pick": same, "best": floyd,
+    }  # fmt: skip
+    row = {
+        "graph": name, "batch_size": batch_size, "fanout": fanouts[0], "hops": len(fanouts),
+        "l2": session.l2_state(name, batch_size, fanouts, BASELINE_PICK, _COUNT),
+        "wall_us": {key: found["us"] for key, found in timed.items()},
+        "spread": {key: timing.around(found) for key, found in timed.items()},
+        "best_strategy": floyd["best"], "best_same_pick_strategy": same["best"],
+        "sweep": {key: found["sweep"] for key, found in timed.items() if key not in QUEUES},
+        "speedup": {
+            "best same pick, floyd": theirs["floyd"]["us"] / floyd["us"],
+            "best same pick": base["us"] / same["us"], PUBLISHED_QUEUE: base["us"] / published["us"],
+            "persistent": base["us"] / persistent["us"],
+            "best": base["us"] / floyd["us"],
+        },
+    }  # fmt: skip
+    session.say(
+        f"{name} {batch_size} x {list(fanouts)}: {BASELINE} {base['us']:.0f}, by Floyd "
+        f"{theirs['floyd']['us']:.0f}; persistent {persistent['us']:.0f}, {floyd['best']} {floyd['us']:.0f} us"
+    )
+    return row
 
 
 def whole_process(session: Session) -> dict[str, Any]:
