@@ -8,7 +8,7 @@ from typing import Any
 
 from gnnsample_lab.checks import choice, flag, is_cuda_array, items, shown, whole
 from gnnsample_lab.checks import seed as checked_seed
-from gnnsample_lab.device.arrays import offsets_of, to_host
+from gnnsample_lab.device.arrays import array_module, offsets_of, to_host
 
 PICKS = ("floyd", "reservoir", "fisher-yates")
 _FISHER_YATES = 5
@@ -45,6 +45,18 @@ class HopPicks:
     @property
     def num_picks(self) -> int:
         return int(self.neighbors.size)
+
+    def coo(self) -> tuple[Any, Any, Any]:
+        """The hop's result in COO arrays, as DGL and PGSampler leave it (PGSampler, section III): an entry a pick.
+
+        Returns:
+            ``(row, column, edge)``: the vertex that picked and the in-neighbour that it picked, global ids
+            ``[num_picks]``, and the position in ``graph.indices`` where the pick stands, ``int64[num_picks]``. Entries
+            of a row are consecutive.
+        """
+        xp = array_module(self.frontier)
+        owner = xp.searchsorted(self.offsets[1:], xp.arange(self.num_picks), side="right")
+        return self.frontier[owner], self.neighbors, self.positions
 
     def to_cpu(self) -> HopPicks:
         """The same picks as NumPy arrays."""

@@ -186,6 +186,18 @@ def test_picks_are_compact_and_typed():
 def test_an_empty_frontier_has_no_picks():
     picks = draw(star([3]), "reservoir", 2, frontier=np.empty(0, np.int64))
     assert picks.num_picks == 0 and picks.offsets.tolist() == [0]
+    assert [array.tolist() for array in picks.coo()] == [[], [], []]
+
+
+def test_coo_arrays_name_vertex_neighbour_and_edge_of_each_pick():
+    """Vertices without picks come first, in the middle and last."""
+    g = star([0, 3, 0, 9, 0])
+    picks = draw(g, "floyd", 4)
+    row, column, edge = picks.coo()
+    expected = [v for v, count in zip(picks.frontier, picks.counts, strict=True) for _ in range(count)]
+    assert row.tolist() == expected and row.dtype == picks.frontier.dtype
+    np.testing.assert_array_equal(column, g.indices[edge])
+    assert ((g.indptr[row] <= edge) & (edge < g.indptr[row + 1])).all()
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one core: there is nothing to choose")

@@ -248,6 +248,8 @@ def test_arrays_of_a_batch_fit_together(strategy):
     assert len(np.unique(host.node_ids)) == len(host.node_ids)
     for hop, (on_gpu, picks) in enumerate(zip(batch.picks, host.picks, strict=True)):
         assert np.array_equal(on_gpu.offsets.get(), picks.offsets)
+        for mine, theirs in zip(on_gpu.coo(), picks.coo(), strict=True):
+            assert mine.dtype == theirs.dtype and np.array_equal(mine.get(), theirs)
         assert (picks.counts.dtype, picks.positions.dtype) == (np.int32, np.int64)
         assert np.array_equal(picks.frontier, host.node_ids[: host.level_sizes[hop]])
         assert np.array_equal(host.node_ids[host.local_neighbors[hop]], picks.neighbors)
