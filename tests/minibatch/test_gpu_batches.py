@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -119,9 +121,11 @@ def test_measured_traces(strategy, pick):
     cpu, gpu = both("hubs", [5, 4, 3], strategy, pick=pick, trace=True)
     seeds = np.arange(0, 6000, 40)
     for batch_id in (4, 5):  # the second run finds the records of the first in its buffers
+        began = time.perf_counter()
         batch = gpu.sample(seeds, batch_id)
-        assert batch.canonical() == cpu.sample(seeds, batch_id).canonical()
         trace, host = batch.trace, batch.to_cpu()
+        spent_us = (time.perf_counter() - began) * 1e6
+        assert batch.canonical() == cpu.sample(seeds, batch_id).canonical()
         assert trace.origin == "measured" and trace.label == f"measured on {trace.device_name}"
         assert (trace.strategy, trace.batch_id, trace.fanouts) == (strategy, batch_id, (5, 4, 3))
         tasks = trace.tasks
@@ -136,7 +140,7 @@ def test_measured_traces(strategy, pick):
         degrees = np.diff(graph_named("hubs").indptr)
         assert np.array_equal(tasks.degree, degrees[tasks.vertex])
         assert (tasks.enqueue_us <= tasks.start_us).all() and (tasks.start_us <= tasks.end_us).all()
-        assert (tasks.enqueue_us >= 0).all() and tasks.end_us.max() < 1e6
+        assert (tasks.enqueue_us >= 0).all() and tasks.end_us.max() < spent_us
         assert tasks.sm.min() >= 0 and tasks.sm.max() < trace.num_sms
         assert trace.hops.num_picks.tolist() == [p.num_picks for p in host.picks]
         assert trace.total_us > 0 and trace.copy_bandwidth_gbps > 0
