@@ -226,7 +226,15 @@ def items(name: str, value: Any, what: str = "a list", most: int | None = None) 
 
 
 def array(name: str, value: Any) -> Any:
-    """``value`` as a NumPy or CuPy array on the device where it lies; torch tensors share their memory."""
+    """``value`` as a NumPy or CuPy array on the device where it lies; torch tensors share their memory. Numbers of the
+    other byte order are turned around: neither kernels nor a look at the dtype would know them."""
+    found = _array(name, value)
+    if isinstance(found, np.ndarray) and not found.dtype.isnative:
+        return found.astype(found.dtype.newbyteorder("="))
+    return found
+
+
+def _array(name: str, value: Any) -> Any:
     if type(value) is np.ndarray:
         return value
     if isinstance(

@@ -48,6 +48,14 @@ def weights(value: Any, num_edges: int) -> Any:
                 f"edge_weight must be 0 or at least {np.finfo(np.float32).smallest_subnormal:.1e}, the least that 32 "
                 f"bits hold (got {float(given[given > 0].min())})"
             )
+        if given.dtype.itemsize > 4 and given.dtype.kind == "f":
+            coarse = (array < np.finfo(np.float32).tiny) & (array != given)
+            if bool(coarse.any()):
+                warnings.warn(
+                    f"edge_weight: numbers below {np.finfo(np.float32).tiny:.1e} lose digits in 32 bits "
+                    f"({float(given[coarse][0])} becomes {float(array[coarse][0])})",
+                    stacklevel=5,
+                )
         bad = ~(xp.isfinite(array) & (given >= 0))  # what is negative may be -0 in 32 bits
         if bool(bad.any()):
             position = int(xp.flatnonzero(bad)[0])
@@ -71,13 +79,26 @@ def features(value: Any, num_nodes: int) -> Any:
         if bool(lost.any()):
             raise ValueError(f"feat must fit 32 bits (got {float(array[lost][0])})")
     if array.dtype.kind in "iu" and array.dtype.itemsize > 2:
-        rounded = narrow.astype(np.float64) != array
+        rounded = _rounded(array)
         if bool(rounded.any()):
             warnings.warn(
                 f"feat: whole numbers beyond 2**24 are rounded to float32 ({int(array[rounded][0])} among them)",
                 stacklevel=5,
             )
     return narrow
+
+
+def _rounded(array: Any) -> Any:
+    """Which whole numbers float32 does not hold: those of more than 24 bits from the first to the last that is set."""
+    xp = array_module(array)
+    size = array.astype(np.uint64)
+    size = xp.where(array < 0, ~size + np.uint64(1), size)
+    last = xp.maximum(size & (~size + np.uint64(1)), np.uint64(1))
+    return size // last >= np.uint64(1 << 24)
+
+
+class FoundCount(int):
+    """A number of classes that nobody gave: a graph that gets other labels finds its own."""
 
 
 def labels(value: Any, num_nodes: int) -> Any:
@@ -105,13 +126,13 @@ def labels(value: Any, num_nodes: int) -> Any:
 
 
 def class_count(value: Any, label: Any) -> int:
-    """``num_classes``, found from checked labels where it is -1; every label is below it."""
-    given = whole("num_classes", value, -1, 2**31 - 1)
+    """``num_classes``, found from checked labels where it is -1 or was found before; every label is below it."""
+    given = -1 if isinstance(value, FoundCount) else whole("num_classes", value, -1, 2**31 - 1)
     if label is None or label.size == 0:
-        return max(given, 0)
+        return FoundCount(0) if given < 0 else given
     found = int(label.shape[1]) if label.ndim == 2 else int(label.max()) + 1
     if given < 0:
-        return found
+        return FoundCount(found)
     if found > given or (label.ndim == 2 and found != given):
         raise ValueError(f"num_classes must be the number of classes that label has, {found} (got {given})")
     return given

@@ -91,6 +91,14 @@ def test_overlaps_are_those_of_sets(count, scratch, device, monkeypatch):
     assert lab.match_degrees([to_device(b, device) for b in batches]).tolist() == degrees
 
 
+@pytest.mark.parametrize("narrow", [np.uint8, np.int16, np.uint64])
+def test_ids_of_any_type_are_counted_in_ranges(narrow, monkeypatch):
+    """A range begins beyond what the narrow type holds, where that list has nothing."""
+    monkeypatch.setattr(match_module, "_BITMAP_BYTES", 2 * 64)
+    batches = [np.array([1, 2, 100], narrow), np.array([100, 99_999, 2, 10**6])]
+    assert lab.overlaps(batches).tolist() == [[3, 2], [2, 4]]
+
+
 def test_mini_batches_are_taken_by_their_vertices():
     """FastGL's match degree and its match with sets and dictionaries, on samples of the plain reference."""
     graph = lab.load("arxiv-like", scale=0.01)

@@ -308,6 +308,55 @@ def test_whole_numbers_that_features_do_not_hold_are_told():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Graph.from_edges([0], [1], 2, feat=[[-(2**24)], [2**40]]).feat[1, 0] == 2**40
+        for held in ([[-(2**63)], [2**63 - 2**39]], np.array([[2**64 - 2**40], [0]], np.uint64)):
+            assert (
+                Graph.from_edges([0], [1], 2, feat=held).feat.astype(object).tolist()
+                == np.array(held).tolist()
+            )
+    for beyond in ([[2**53 + 1]], [[2**63 - 1]], [[-(2**63) + 1]], np.array([[2**64 - 1]], np.uint64)):
+        with pytest.warns(UserWarning, match="are rounded to float32"):
+            Graph.from_edges([0], [0], 1, feat=beyond)
+
+
+def test_weights_that_lose_digits_are_told():
+    """Three vertices, of which one is twice as heavy as another in 64 bits, and as heavy in 32."""
+    with pytest.warns(
+        UserWarning, match="edge_weight: numbers below 1.2e-38 lose digits in 32 bits .1e-45 becomes"
+    ):
+        Graph.from_edges([1, 2], [0, 0], 3, edge_weight=[1e-45, 2e-45])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Graph.from_edges([1, 2, 0], [0, 0, 0], 3, edge_weight=[2.0**-149, 3 * 2.0**-140, 0.1])
+        Graph.from_edges([1], [0], 3, edge_weight=np.array([1e-45], np.float32))
+
+
+def test_other_labels_have_classes_of_their_own():
+    """A number that was given stays, and is held against the labels; one that was found does not."""
+    found = Graph.from_edges([0, 1], [1, 0], label=[0, 2])
+    of = [dataclasses.replace(found, label=label).num_classes for label in (None, [0, 1], [0, 5])]
+    assert (found.num_classes, of) == (3, [0, 2, 6]) and repr(found.num_classes) == "3"
+    assert dataclasses.replace(found, feat=np.ones((2, 1))).num_classes == 3
+    given = dataclasses.replace(found, num_classes=4)
+    assert dataclasses.replace(given, label=[0, 1]).num_classes == 4
+    with pytest.raises(
+        ValueError, match="num_classes must be the number of classes that label has, 6 .got 4"
+    ):
+        dataclasses.replace(given, label=[0, 5])
+
+
+def test_the_other_byte_order_is_turned_around():
+    src, dst = np.array([0, 1, 1], ">u8"), np.array([1, 0, 1], ">i4")
+    g = Graph.from_edges(src, dst, edge_weight=np.array([1, 2, 3], ">f8"), feat=np.array([[1], [2]], ">i2"))
+    assert (
+        g.indices.tolist() == [1, 0, 1]
+        and g.edge_weight.tolist() == [2, 1, 3]
+        and g.feat.tolist() == [[1], [2]]
+    )
+    assert all(array.dtype.isnative for array in (g.indptr, g.indices, g.edge_weight, g.feat))
+    with pytest.raises(ValueError, match="label must be below 2..63"):
+        Graph.from_edges([0], [1], label=np.array([2**64 - 1, 1], ">u8"))
+    with pytest.raises(ValueError, match="edge_ids must be below 2..63"):
+        Graph([0, 1], [0], edge_ids=np.array([2**63 + 5], ">u8"))
 
 
 @pytest.mark.parametrize(

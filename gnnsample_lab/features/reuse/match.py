@@ -118,7 +118,7 @@ def overlaps(batches: Sequence[Any]) -> np.ndarray:
         flags[:] = False
         for row, a in zip(flags, ids):
             inside = a if highest < span else a[(a >= low) & (a < low + span)]
-            row[inside - low] = True
+            row[inside.astype(np.int64, copy=False) - low] = True
         bits = np.packbits(flags, axis=1).view(np.uint64)
         for i in range(n):
             shared[i, i:] += np.bitwise_count(bits[i] & bits[i:]).sum(axis=1, dtype=np.int64)

@@ -55,7 +55,7 @@ def from_networkx(
         )
 
     def column(attribute: str | None, argument: str) -> np.ndarray | None:
-        if attribute is None:
+        if attribute is None or not nodes:
             return None
         lacking = next((node for node in nodes if attribute not in graph.nodes[node]), None)
         if lacking is not None:

@@ -43,7 +43,13 @@ class FastGCN(SamplingApp):
     def prepare(self, graph: Any) -> None:
         if graph.num_edges == 0:
             raise ValueError(f"{self.name} draws vertices by their edges, and {graph.title!r} has none")
-        self.prefix: Any = prefix_sums(column_norms(graph, self.edge_weights(graph)))
+        norms = column_norms(graph, self.edge_weights(graph))
+        if not norms.any():
+            raise ValueError(
+                f"edge_weight must have a positive entry: {self.name} draws vertices by their edges, and all of "
+                f"{graph.title!r} weigh nothing"
+            )
+        self.prefix: Any = prefix_sums(norms)
         self.total = int(self.prefix[-1])
 
     def sampling_type(self) -> SamplingType:

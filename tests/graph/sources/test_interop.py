@@ -51,6 +51,8 @@ def test_networkx_node_attributes_become_features_and_labels():
         Graph.from_networkx(given, weight="w")
     with pytest.raises(TypeError, match="graph must be a NetworkX graph"):
         Graph.from_networkx([(0, 1)])
+    empty = Graph.from_networkx(nx.Graph(), weight="w", feat="x", label="y")
+    assert empty.num_nodes == 0 and empty.feat is None and empty.label is None
 
 
 @pytest.mark.parametrize(

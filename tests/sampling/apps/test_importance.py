@@ -46,6 +46,12 @@ def test_norms_are_those_of_the_dense_matrix(weighted):
         np.testing.assert_allclose(own, squares[v] / max(squares[v].max(), 1e-300), rtol=1e-12)
 
 
+def test_fastgcn_needs_an_edge_that_weighs_something():
+    graph = Graph.from_edges([0, 1], [1, 0], edge_weight=[0, 0])
+    with pytest.raises(ValueError, match="edge_weight must have a positive entry: FastGCN draws"):
+        run_app(graph, apps.FastGCN(1, 1, 1), device="cpu")
+
+
 def test_entries_are_alike_only_without_weights_and_parallel_edges():
     plain = Graph.from_edges([1, 2, 1], [0, 0, 2])
     assert adjacency.entries_alike(plain)
