@@ -62,8 +62,24 @@ class _BiasGradient(torch.autograd.Function):
         return grad, grad.new_ones(1, grad.shape[0]).mm(grad).squeeze(0)
 
 
+def is_plain(module: Any) -> bool:
+    """Whether a linear map's ``weight`` and ``bias`` say all that it does: no hook changes them (as in pruning) or sees
+    the rows, and nothing stands in its place (as an adapter)."""
+    return (
+        getattr(type(module), "forward", None) is nn.Linear.forward
+        and "forward" not in vars(module)
+        and not any(getattr(module, hooks) for hooks in _HOOKS)
+    )
+
+
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
 def linear(layer: nn.Linear, x: Any, rows: Any = None, weight: Any = None) -> Any:
     """``layer(x)``, and ``rows @ weight.T`` added to it where it lies."""
+    if not is_plain(layer):
+        out = layer(x)
+        return out if rows is None else out + nn.functional.linear(rows, weight)
     out, ours = _product(x, layer.weight, layer.bias)
     if rows is not None:
         out = out.addmm_(rows, weight.t())
@@ -132,6 +148,10 @@ def _map_first(linear: nn.Linear, x: Any) -> bool:
     return bool(linear.in_features > linear.out_features * (1 if x.requires_grad else 2))
 
 
+_STEPS = ("message", "message_weight", "root", "update", "fold", "finish")
+"""Of a :class:`Layer`."""
+
+
 @dataclass(frozen=True)
 class Fold:
     """What happens to each row of sums before anything else: ``relu((sums + own) / (edges + 1) + bias)``, or less.
@@ -170,9 +190,12 @@ class Layer(nn.Module):
 
     A layer may give its update as two steps, ``finish(folded sums, root)``: kernels fold sums as they write them.
 
+    ``forward`` is quicker than the steps one after the other, and gives the same. A layer goes through the steps where
+    a subclass has another step, or where its maps are not plain (:attr:`is_plain`) and have to be called.
+
     Attributes:
         reduce: how messages are aggregated, ``"sum"`` or ``"mean"``.
-        weighted: edges have the graph's weights, where it has weights; ``lengths`` are their sums then.
+        weighted: edges have the block's weights, where it has weights; ``lengths`` are their sums then.
         narrows: whether messages are narrower if they are mapped.
         attends_rows: messages are wider than rows by so much that shares of heads better weigh the rows themselves:
             ``finish_rows(sums [n, heads * in], root)`` is the result then, with ``row_scores(x)`` as scores.
@@ -182,6 +205,56 @@ class Layer(nn.Module):
     weighted = False
     narrows = False
     attends_rows = False
+    kernel = "auto"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the parameters of the layer's maps may be read in place of calling them."""
+        return True
+
+    def is_usual(self, kind: type[Layer]) -> bool:
+        """Whether the ``forward`` of ``kind`` may take its short cuts: its steps are those of ``kind``, and plain."""
+        own = vars(self)
+        same = (getattr(type(self), step) is getattr(kind, step) and step not in own for step in _STEPS)
+        return all(same) and not self.weighted and self.is_plain
+
+    def aggregated(self, block: Any, message: Any) -> Any:
+        """Messages of a block's sources combined at its destinations, ``[num_dst, message width]``.
+
+        Raises:
+            ValueError: a :class:`~gnnsample_lab.FusedSampler` has summed the rows already, and edges have weights.
+        """
+        if isinstance(block, SummedBlock):
+            if self.weighted:
+                raise ValueError(
+                    "a FusedSampler sums edges without weights: use a NeighborSampler with this layer"
+                )
+            return block.aggregated(self.reduce)
+        weight = edge_weights(block, message) if self.weighted else None
+        return aggregate(block, message, weight, self.reduce, self.kernel)
+
+    def lengths(self, block: Any, x: Any) -> Any:
+        """Edges of each destination, or the sums of their weights, ``[num_dst, 1]``."""
+        if isinstance(block, SummedBlock):
+            return block.lengths
+        weight = edge_weights(block, x) if self.weighted else None
+        if weight is None:
+            return _lengths(csr_of(block), x)
+        return aggregate(block, torch.ones_like(x[:, :1]), weight, "sum", self.kernel)
+
+    def by_steps(self, block: Any, x: Any) -> Any:
+        """The result ``[num_dst, out]`` from the steps alone."""
+        if isinstance(block, SummedBlock):  # sums are of rows
+            block.check_rows(x)
+            if self.message(x, False) is not x:
+                raise ValueError(
+                    "a FusedSampler sums rows, not a layer's messages: use a NeighborSampler with it"
+                )
+            return self.update(self.root(x, x), self.aggregated(block, x), self.lengths(block, x), False)
+        mapped, rows = self.narrows and self.is_plain, csr_of(block).num_rows
+        message = self.message(x, mapped)
+        root = self.root(x[:rows], message[:rows])
+        return self.update(root, self.aggregated(block, message), self.lengths(block, x), mapped)
 
     def message(self, x: Any, mapped: bool) -> Any:
         """What flows along the edges of a vertex: ``[n, message width]`` for ``x``, ``[n, in]``."""
@@ -233,17 +306,23 @@ class GCNConv(Layer):
         return Fold(root, loop=True, bias=self.bias if mapped else None, whole=mapped)
 
     def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
-        return rows if mapped else nn.functional.linear(rows, self.linear.weight, self.bias)
+        if mapped:
+            return rows
+        if not self.is_plain:
+            return self.linear(rows) + self.bias
+        return nn.functional.linear(rows, self.linear.weight, self.bias)
+
+    @property
+    def is_plain(self) -> bool:
+        return is_plain(self.linear)
 
     @in_float32
     def forward(self, block: Any, x: Any) -> Any:
-        if isinstance(block, SummedBlock):
-            block.check_rows(x)
-            return self.update(x, block.aggregated("sum"), block.lengths, False)
+        if isinstance(block, SummedBlock) or not self.is_usual(GCNConv):
+            return self.by_steps(block, x)
         csr, mapped = csr_of(block), _map_first(self.linear, x)
         x, own = with_destinations(self.message(x, mapped), csr.num_rows)
-        total = aggregate(block, x, reduce="sum", kernel=self.kernel)
-        return self.update(own, total, _lengths(csr, x), mapped)
+        return self.update(own, self.aggregated(block, x), _lengths(csr, x), mapped)
 
 
 class SAGEConv(Layer):
@@ -269,20 +348,28 @@ class SAGEConv(Layer):
     def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
         if mapped:
             return rows
+        if not self.is_plain:
+            return root + self.linear(rows)
         ours = type(self).root is SAGEConv.root  # a table of its own, which can be added to where it lies
         return (root.addmm_ if ours else root.addmm)(rows, self.linear.weight.t())
 
+    @property
+    def is_plain(self) -> bool:
+        return is_plain(self.own) and is_plain(self.linear)
+
     @in_float32
     def forward(self, block: Any, x: Any) -> Any:
+        if not self.is_usual(SAGEConv):
+            return self.by_steps(block, x)
         if isinstance(block, SummedBlock):
             block.check_rows(x)
-            table = block.table("mean", x)
+            table = block.table(self.reduce, x)
             if table is not None:
                 return side_by_side(self.own, self.linear, table)
-            return linear(self.own, x, block.aggregated("mean"), self.linear.weight)
+            return linear(self.own, x, block.aggregated(self.reduce), self.linear.weight)
         x, own = with_destinations(x, csr_of(block).num_rows)
         mapped = _map_first(self.linear, x)
-        total = aggregate(block, self.message(x, mapped), kernel=self.kernel)
+        total = self.aggregated(block, self.message(x, mapped))
         if mapped:
             return self.update(self.root(own, None), total, None, mapped)
         return linear(self.own, own, total, self.linear.weight)
@@ -309,23 +396,35 @@ class GINConv(Layer):
         return Fold(root, bias=self.mlp[0].bias, relu=True) if mapped else Fold(root)
 
     def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
+        if not self.is_plain:
+            return self.mlp(rows)
         first, activation, last = self.mlp
         return linear(last, rows if mapped else activation(linear(first, rows)))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the MLP is still two plain maps with a ReLU between."""
+        mlp = self.mlp
+        if type(mlp) is not nn.Sequential or len(mlp) != 3 or any(getattr(mlp, hooks) for hooks in _HOOKS):
+            return False
+        first, activation, last = mlp
+        return type(activation) is nn.ReLU and is_plain(first) and is_plain(last)
+
     @in_float32
     def forward(self, block: Any, x: Any) -> Any:
+        if not self.is_usual(GINConv):
+            return self.by_steps(block, x)
         if isinstance(block, SummedBlock):
             block.check_rows(x)
-        if x.is_cuda and self.kernel in ("auto", "register-tile"):
+        if x.is_cuda and self.reduce == "sum" and self.kernel in ("auto", "register-tile"):
             from .autograd_gin import GinLayer
 
             first, _, last = self.mlp
             return GinLayer.apply(x, self.eps, first.weight, first.bias, last.weight, last.bias, block)
         if isinstance(block, SummedBlock):
-            return self.update(self.root(x, x), block.aggregated("sum"), None, False)
+            return self.update(self.root(x, x), self.aggregated(block, x), None, False)
         x, own = with_destinations(x, csr_of(block).num_rows)
-        total = aggregate(block, x, reduce="sum", kernel=self.kernel)
-        return self.update(self.root(own, own), total, None, False)
+        return self.update(self.root(own, own), self.aggregated(block, x), None, False)
 
 
 class GATConv(Layer):
@@ -351,6 +450,18 @@ class GATConv(Layer):
 
     def message_weight(self, mapped: bool) -> Any:
         return self.linear.weight
+
+    @property
+    def is_plain(self) -> bool:
+        return is_plain(self.linear) and is_plain(self.own)
+
+    def by_steps(self, block: Any, x: Any) -> Any:
+        rows = csr_of(block).num_rows
+        message = self.message(x, True) if is_plain(self.linear) else self.linear(x)
+        source, target = self.scores(message)
+        values = message.unflatten(1, (self.heads, self.size))
+        out = attention(block, values, source, target[:rows], self.slope)
+        return self.update(self.root(x[:rows], message[:rows]), out.flatten(1), self.lengths(block, x), True)
 
     def scores(self, message: Any) -> tuple[Any, Any]:
         """Of vertices as sources and as destinations, ``[n, heads]`` each, from their messages."""
@@ -388,6 +499,8 @@ class GATConv(Layer):
 
     @in_float32
     def forward(self, block: Any, x: Any) -> Any:
+        if not self.is_usual(GATConv):
+            return self.by_steps(block, x)
         x, own = with_destinations(x, csr_of(block).num_rows)
         # Scores are linear in x, too: columns of the product that makes the values, and of the one for the vertices
         # themselves, in place of passes over all values and their gradients.
@@ -419,6 +532,10 @@ class PinSAGEConv(Layer):
         self.linear = nn.Linear(in_features + out_features, out_features)
         self.kernel, self.last = kernel, last
 
+    @property
+    def is_plain(self) -> bool:
+        return is_plain(self.neighbour) and is_plain(self.linear)
+
     def message(self, x: Any, mapped: bool) -> Any:
         return torch.relu(linear(self.neighbour, x))
 
@@ -430,16 +547,9 @@ class PinSAGEConv(Layer):
 
     @in_float32
     def forward(self, block: Any, x: Any) -> Any:
-        csr = csr_of(block)
-        x, own = with_destinations(x, csr.num_rows)
+        x, own = with_destinations(x, csr_of(block).num_rows)
         values = self.message(x, True)
-        weight = edge_weights(block, x)
-        pooled = aggregate(block, values, weight, "sum", self.kernel)
-        if weight is None:
-            total = _lengths(csr, x)
-        else:
-            total = aggregate(block, torch.ones_like(x[:, :1]), weight, "sum", self.kernel)
-        return self.update(own, pooled, total, True)
+        return self.update(self.root(own, None), self.aggregated(block, values), self.lengths(block, x), True)
 
 
 def _lengths(csr: Any, x: Any) -> Any:

@@ -481,3 +481,36 @@ def test_sums_by_shares_keep_what_is_no_number():
             wanted = share @ x[its] / share.sum() if its else np.zeros(columns)
             assert np.allclose(found, wanted, atol=1e-5, equal_nan=True), (bad, row)
             assert np.allclose(log, np.log(share.sum()) if its else 0, atol=1e-5, equal_nan=True), (bad, row)
+
+
+@pytest.mark.parametrize("widths", [(12, 4), (4, 12)])
+@pytest.mark.parametrize("change", ["hooked", "tanh", "sums"])
+@pytest.mark.parametrize("kind", ["GCNConv", "SAGEConv", "GINConv", "GATConv", "PinSAGEConv"])
+def test_layers_that_go_through_their_steps_are_those_of_a_cpu(kind, change, widths):
+    """Values and gradients, where kernels of whole layers do not know what has changed."""
+    torch = torch_cuda()
+    from gnnsample_lab.compute import layers
+
+    torch.manual_seed(0)
+    layer, block = getattr(layers, kind)(*widths), random_block()
+    if change == "tanh":
+        if kind != "GINConv":
+            pytest.skip("GIN alone has an activation that can be another")
+        layer.mlp[1] = torch.nn.Tanh()
+    elif change == "sums":
+        layer.reduce = "mean" if layer.reduce == "sum" else "sum"
+    else:
+        changed = (
+            layer.mlp[0] if kind == "GINConv" else layer.neighbour if kind == "PinSAGEConv" else layer.linear
+        )
+        changed.register_forward_hook(lambda module, given, made: 2 * made)
+    x = torch.rand(block.num_src, widths[0])
+    found = []
+    for there, its in ((layer, block), (copy.deepcopy(layer).cuda(), to_gpu(block))):
+        rows = x.to(next(there.parameters()).device).requires_grad_()
+        out = there(its, rows)
+        out.square().sum().backward()
+        gradients = [p.grad for p in there.parameters()]
+        found.append([each.detach().cpu().numpy() for each in (out, rows.grad, *gradients)])
+    for here, gpu in zip(*found, strict=True):
+        assert np.allclose(here, gpu, rtol=1e-4, atol=1e-4 * max(1, np.abs(here).max()))

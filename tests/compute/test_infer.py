@@ -365,6 +365,74 @@ def test_layers_that_do_more_than_their_steps_are_called():
     assert not _has_steps(Scaled(2, 2)) and _has_steps(Doubled(2, 2))
 
 
+def test_steps_that_are_not_what_a_call_gives_are_not_used():
+    """Attributes that steps read and the call does not, rows of others in a step, columns that change."""
+
+    class Careless(SAGEConv):
+        def forward(self, block: Any, x: Any) -> Any:
+            return SAGEConv.forward(self, block, x) if self.reduce == "mean" else x.new_ones(block.num_dst, 6)
+
+        message, root, update = SAGEConv.message, SAGEConv.root, SAGEConv.update
+
+    class Centred(SAGEConv):
+        def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
+            made = super().finish(rows, root, mapped)
+            return made - made.mean(0)
+
+    graph = awkward_graph()
+    sums = Careless(FEATURES, 6)
+    sums.reduce = "sum"
+    tanh = made("gin", 2, hidden=4).layers[0]
+    tanh.mlp[1] = torch.nn.Tanh()
+    for layer, in_parts in (
+        (sums, False),
+        (Centred(FEATURES, 6), False),
+        (tanh, False),
+        (Doubled(FEATURES, 6), True),
+    ):
+        model = Own(layer, SAGEConv(4 if layer is tanh else 6, CLASSES))
+        inference = Inference(model, graph, device="cpu")
+        found, x = inference.run(), torch.from_numpy(graph.feat)
+        with torch.no_grad():
+            wanted = model.layers[1](inference.block(), model.between(layer(inference.block(), x)))
+        assert_close(found, wanted.numpy())
+        assert (inference.layers[0].plan is not None) is in_parts, type(layer)
+
+
+def test_columns_may_depend_on_an_attribute():
+    class Wide(SAGEConv):
+        times = 1
+
+        def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
+            return super().finish(rows, root, mapped).repeat(1, self.times)
+
+    graph, model = awkward_graph(), Own(SAGEConv(FEATURES, 6), Wide(6, CLASSES))
+    once = lab.infer(model, graph, device="cpu")
+    model.layers[1].times = 2
+    twice = np.empty((N, 2 * CLASSES), np.float32)
+    lab.infer(model, graph, device="cpu", out=twice)
+    np.testing.assert_array_equal(twice, np.concatenate([once, once], 1))
+
+
+def test_rows_between_layers_depend_on_no_other_rows():
+    model = Own(SAGEConv(FEATURES, 6), SAGEConv(6, CLASSES))
+    model.between = lambda x: x - x.mean(0)
+    with pytest.raises(ValueError, match="between of model must make each row of that row alone.*got Own"):
+        lab.infer(model, awkward_graph(), device="cpu")
+
+
+def test_hooks_of_all_modules_are_seen():
+    graph, model = awkward_graph(), Own(SAGEConv(FEATURES, 6), SAGEConv(6, CLASSES))
+    before = lab.infer(model, graph, device="cpu")
+    hook = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, given, made: made + 1 if module is model.layers[1] else None
+    )
+    try:
+        assert_close(lab.infer(model, graph, device="cpu"), before + 1)
+    finally:
+        hook.remove()
+
+
 class Whole(Own):
     """A model with a ``forward``, which may do more than the layers."""
 

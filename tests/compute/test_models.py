@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 
 import numpy as np
@@ -75,6 +76,108 @@ def test_layers_compute_what_they_say(kind, widths):
         layer = layers.GINConv(*widths)
         torch.nn.init.constant_(layer.eps, 0.3)
         expected = layer.mlp(1.3 * own + total)
+    assert torch.allclose(layer(block, x), expected, atol=1e-5)
+
+
+def map_of(layer):
+    """Whose module holds the linear map of a layer's rows, and under which name."""
+    holder = getattr(layer, "mlp", layer)
+    return holder, "0" if holder is not layer else "neighbour" if hasattr(layer, "neighbour") else "linear"
+
+
+class Adapter(torch.nn.Module):
+    """A frozen map, and a small one beside it that is trained."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.down = torch.nn.Parameter(torch.randn(2, base.in_features) / 4)
+        self.up = torch.nn.Parameter(torch.randn(base.out_features, 2) / 4)
+
+    weight = property(lambda self: self.base.weight)
+    bias = property(lambda self: self.base.bias)
+
+    def forward(self, x):
+        return self.base(x) + x @ self.down.t() @ self.up.t()
+
+
+@pytest.mark.parametrize("widths", [(12, 4), (4, 12)])
+@pytest.mark.parametrize("kind", ["GCNConv", "SAGEConv", "GINConv", "GATConv", "PinSAGEConv"])
+@pytest.mark.parametrize("change", ["pruned", "normed", "adapted", "hooked"])
+def test_maps_with_hooks_or_adapters_are_called(kind, widths, change):
+    """Against the layer whose map has the weight that they come to; and what stands behind it is trained."""
+    from torch.nn.utils import prune, spectral_norm
+
+    from gnnsample_lab.compute import layers
+
+    torch.manual_seed(0)
+    block, layer = random_block(), getattr(layers, kind)(*widths).double().eval()
+    x, plain = torch.rand(block.num_src, widths[0]).double(), copy.deepcopy(layer)
+    holder, name = map_of(layer)
+    found = getattr(holder, name)
+    if change == "pruned":
+        trained, weight = prune.l1_unstructured(found, "weight", 0.5).weight_orig, found.weight
+    elif change == "normed":
+        trained = spectral_norm(found).weight_orig
+        found(torch.zeros(1, widths[0]).double())
+        weight = found.weight
+    elif change == "adapted":
+        adapter = Adapter(found).double()
+        setattr(holder, name, adapter)
+        trained, weight = adapter.up, found.weight + adapter.up @ adapter.down
+    else:
+        found.register_forward_hook(lambda module, given, made: 2 * made)
+        trained, weight = found.weight, 2 * found.weight
+        if found.bias is not None:
+            getattr(*map_of(plain)).bias.data.mul_(2)
+    getattr(*map_of(plain)).weight.data.copy_(weight.detach())
+    with torch.no_grad():
+        assert torch.allclose(layer(block, x), plain(block, x), atol=1e-9)
+    for _ in range(2):  # each with a graph of its own
+        trained.grad = None
+        layer(block, x).square().sum().backward()
+        assert trained.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("widths", [(12, 4), (4, 12)])
+def test_other_steps_and_reductions_of_a_subclass_count(widths):
+    from gnnsample_lab.compute import layers
+
+    class Sums(layers.SAGEConv):
+        reduce = "sum"
+
+    class Means(layers.GINConv):
+        reduce = "mean"
+
+    class Twice(layers.SAGEConv):
+        def root(self, x, message):
+            return 2 * super().root(x, message)
+
+    class Weighted(layers.GCNConv):
+        weighted = True
+
+    block = random_block()
+    block = dataclasses.replace(
+        block, weight=np.random.default_rng(1).random(len(block.indices)).astype(np.float32)
+    )
+    x = torch.rand(block.num_src, widths[0])
+    own = x[: block.num_dst]
+    total, mean, heavy = (
+        torch.from_numpy(dense(block, weight, reduce)).float()
+        for weight, reduce in ((None, "sum"), (None, "mean"), (block.weight, "sum"))
+    )
+    layer = Sums(*widths)
+    assert torch.allclose(layer(block, x), layer.own(own) + layer.linear(total @ x), atol=1e-5)
+    layer = Means(*widths)
+    assert torch.allclose(layer(block, x), layer.mlp(own + mean @ x), atol=1e-5)
+    layer.mlp[1] = torch.nn.Tanh()
+    assert torch.allclose(layer(block, x), layer.mlp(own + mean @ x), atol=1e-5)
+    layer.mlp.append(torch.nn.ReLU())
+    assert torch.allclose(layer(block, x), layer.mlp(own + mean @ x), atol=1e-5)
+    layer = Twice(*widths)
+    assert torch.allclose(layer(block, x), 2 * layer.own(own) + layer.linear(mean @ x), atol=1e-5)
+    layer = Weighted(*widths)
+    expected = layer.linear((heavy @ x + own) / (heavy.sum(1, keepdim=True) + 1)) + layer.bias
     assert torch.allclose(layer(block, x), expected, atol=1e-5)
 
 

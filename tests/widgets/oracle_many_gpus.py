@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from gnnsample_widgets.explorers.training.many_gpus import RanksExplorer
+from gnnsample_widgets.explorers.training.many_gpus import COPYING, RanksExplorer
 from gnnsample_widgets.shell.recipe import LAST, follow
 
 import gnnsample_lab as lab
@@ -71,7 +71,11 @@ def matrices(
 
 def ranks_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
     """The recipe, run here: what a page must show."""
-    given = {"g": graph, "host": graph, "on_device": graph, "device": "cpu", **state}
+    plain = [name for name in lab.distributed.methods() if name != COPYING]
+    given = {
+        "g": graph, "host": graph, "on_device": graph, "device": "cpu", "methods": plain, "copying": [COPYING],
+        **state,
+    }  # fmt: skip
     shown: dict[str, go.Figure] = follow(RanksExplorer.recipe, given, lambda key, make: make())[LAST]
     return shown
 

@@ -34,6 +34,8 @@ _STEPS = ("message", "root", "update")
 """Methods of a layer that runs in parts (``compute.layers.Layer``)."""
 _topologies: weakref.WeakKeyDictionary[Graph, dict[str, Topology]] = weakref.WeakKeyDictionary()
 """Views of graphs that lie on the device of their inferences, and what is made of them once."""
+_SMALL_INDPTR, _SMALL_INDICES, _SMALL_WEIGHT = [0, 1, 1, 3], [1, 0, 1], [0.5, 2.0, 1.0]
+"""A graph of three vertices on which layers are tried: one without edges, and one with two."""
 _known_widths: weakref.WeakKeyDictionary[Any, dict[Any, Widths]] = weakref.WeakKeyDictionary()
 """Of layers, by what they depend on."""
 
@@ -66,8 +68,10 @@ def infer(
             six vertices; a ``forward`` of fewer or more arguments is not tried. Layers have the steps of
             :class:`~gnnsample_lab.compute.layers.Layer`; others, those with hooks, and classes that inherit the steps
             below a ``forward`` of their own are called as ``layer(block, x)`` with the whole graph as one block, if its
-            tables fit. PinSAGE weighs neighbours by the graph's edge weights, or equally where it has none, in place of
-            its random walks' visits.
+            tables fit; so are layers of one's own that give by their steps something else than when they are called,
+            which is tried, too, and layers whose linear maps have hooks or adapters. ``between`` must make each row of
+            that row alone. PinSAGE, and other layers that are ``weighted``, weigh neighbours by the graph's edge
+            weights, or equally where it has none, in place of its random walks' visits.
         graph: on either device; its topology has to fit the device.
         features: ``[N, F]``, ``float32`` or ``float16``, default ``graph.feat``; in GPU memory, in host memory
             (page-locked or not), or memory-mapped.
@@ -87,14 +91,27 @@ def infer(
 
     Raises:
         TypeError: a model without ``layers`` and ``between``, arguments of a wrong kind.
-        ValueError: a model whose ``forward`` does more than its layers, or fails when it is tried, a graph without
-            features, features or ``out`` of a wrong shape, an ``out`` that may share memory with the features, or
-            whose elements may share theirs, more than 2**31 - 2 vertices.
+        ValueError: a model whose ``forward`` does more than its layers, or fails when it is tried, or whose ``between``
+            mixes rows, a graph without features, features or ``out`` of a wrong shape, an ``out`` that may share memory
+            with the features, or whose elements may share theirs, more than 2**31 - 2 vertices.
         MemoryError: ``budget_gb``, or the device, is too small; the message names what does not fit.
     """
     return Inference(
         model, graph, features=features, device=device, budget_gb=budget_gb, out=out, progress=progress
     ).run()
+
+
+def _alone(layer: Any) -> Any:
+    """A model of one layer."""
+    import torch
+
+    class Alone(torch.nn.Module):
+        layers = (layer,)
+
+        def between(self, x: Any) -> Any:
+            return x
+
+    return Alone()
 
 
 @dataclass
@@ -148,6 +165,7 @@ class Inference:
                 f"features must have one row per vertex, {self.graph.num_nodes} (got {len(self.table)})"
             )
         self.budget, self.out, self.layers = budget, out, []  # type: ignore[var-annotated]
+        self._trusts_steps = False
 
     # ---- the device's memory ------------------------------------------------------------------------------------
 
@@ -222,16 +240,23 @@ class Inference:
             dtype = torch.float32 if parameter is None else parameter.dtype
             if dtype not in (torch.float32, torch.float64):
                 raise TypeError(f"model must have parameters of float32 or float64 (got {dtype})")
-            self.dtype, self.between, self.steps = dtype, model.between, list(model.layers)
-            self.relu_between = getattr(model.between, "is_relu", False) is True
-            self.layers = []
-            self._begin(dtype)
-            self._measure()
+            self._prepare(model, dtype)
+            self._check_between()
             self._check_forward(model)
-            with self._bar() as bar:
-                for index in range(len(self.steps)):
-                    self._layer(index, bar)
-            return self._result()
+            return self._computed()
+
+    def _prepare(self, model: Any, dtype: Any) -> None:
+        self.dtype, self.between, self.steps = dtype, model.between, list(model.layers)
+        self.relu_between = getattr(model.between, "is_relu", False) is True
+        self.layers = []
+        self._begin(dtype)
+        self._measure()
+
+    def _computed(self) -> Any:
+        with self._bar() as bar:
+            for index in range(len(self.steps)):
+                self._layer(index, bar)
+        return self._result()
 
     @contextlib.contextmanager
     def _bar(self) -> Iterator[Any]:
@@ -247,7 +272,7 @@ class Inference:
         import torch
 
         layer, last, n = self.steps[index], index == len(self.steps) - 1, self.graph.num_nodes
-        widths, in_parts, what = self.widths[index], _has_steps(layer), f"layer {index}"
+        widths, in_parts, what = self.widths[index], self.in_parts[index], f"layer {index}"
         following = None if last else self.steps[index + 1]
         # Scores for the next layer are made from the results of this one.
         free = self.free - self.held
@@ -342,9 +367,12 @@ class Inference:
     def _measure(self) -> None:
         """Widths of all tables, so that what does not fit is said before anything is computed."""
         self.widths, width, itemsize = [], self.rows.width, self.rows.itemsize  # type: ignore[var-annotated]
+        self.in_parts: list[bool] = []
         for index, layer in enumerate(self.steps):
+            in_parts = _has_steps(layer) and (self._trusts_steps or self._steps_agree(layer, width))
+            self.in_parts.append(in_parts)
             try:
-                found = (self._widths if _has_steps(layer) else self._widths_of_call)(layer, width, itemsize)
+                found = (self._widths if in_parts else self._widths_of_call)(layer, width, itemsize)
             except RuntimeError as error:
                 raise ValueError(
                     f"features must suit the model: layer {index} fails on rows of {width} columns ({error})"
@@ -352,6 +380,64 @@ class Inference:
             self.widths.append(found)
             width, itemsize = found.result, self.dtype.itemsize
         self._check_out(width)
+
+    def _steps_agree(self, layer: Any, width: int) -> bool:
+        """Whether a layer of somebody's own gives by its steps, slice by slice, what a call gives for six vertices."""
+        import torch
+
+        if _is_ours(layer) or not isinstance(layer, torch.nn.Module):
+            return True
+        if type(layer).forward is torch.nn.Module.forward and "forward" not in vars(layer):
+            return True
+        x = self._small_rows(width)
+        try:
+            wanted = layer(self._small_block(), x.clone())
+        except Exception:  # what is wrong is told where the layer's columns are found
+            return True
+        weight = None if self.graph.edge_weight is None else _SMALL_WEIGHT
+        three = Graph(_SMALL_INDPTR, _SMALL_INDICES, weight)
+        try:
+            found = [self._by_steps(layer, three, half) for half in x.split(3)]
+        except Exception:
+            return False
+        return torch.is_tensor(wanted) and all(
+            part.shape == half.shape and _is_near(part, half)
+            for part, half in zip(found, wanted.split(3), strict=True)
+        )
+
+    def _by_steps(self, layer: Any, graph: Graph, x: Any) -> Any:
+        import torch
+
+        one = Inference(_alone(layer), graph, features=x.float(), device=self.device)
+        one._trusts_steps = True
+        one._prepare(one.model, self.dtype)
+        return torch.as_tensor(one._computed()).to(self.device)
+
+    def _small_rows(self, width: int) -> Any:
+        """Six rows of two sizes, since a bound of values shows on large ones alone."""
+        import torch
+
+        x = torch.arange(6 * width, device=self.device).float().sin().to(self.dtype).reshape(6, -1)
+        x[3:] *= 100
+        return x
+
+    def _check_between(self) -> None:
+        """That rows between two layers do not depend on other rows: they are made slice by slice.
+
+        Raises:
+            ValueError: they do.
+        """
+
+        if self.relu_between or len(self.steps) < 2:
+            return
+        x = self._small_rows(self.widths[0].result)
+        together = self.between(x.clone())
+        parts = [self.between(half.clone()) for half in x.split(3)]
+        if not all(map(_is_near, parts, together.split(3))):
+            raise ValueError(
+                "between of model must make each row of that row alone, since inference makes them slice by slice (got "
+                f"{type(self.model).__name__}, whose rows depend on others: a norm over vertices?)"
+            )
 
     def _check_forward(self, model: Any) -> None:
         """That the model's ``forward`` is its layers with ``between``, tried on six vertices.
@@ -370,9 +456,7 @@ class Inference:
         if forward is torch.nn.Module.forward or _is_stack(plain, forward):
             return
         block = self._small_block()
-        # Rows of two sizes, since a bound of values shows on large ones alone.
-        x = torch.arange(6 * self.rows.width, device=self.device).to(self.dtype).sin().reshape(6, -1)
-        x[3:] *= 100
+        x = self._small_rows(self.rows.width)
         if not _takes(plain.forward, [block], x):
             return
         name = type(plain).__name__
@@ -405,16 +489,19 @@ class Inference:
         like: Any = {"dtype": torch.int32, "device": self.device}
         # Vertices that there are, since a layer may keep something for each.
         ids = torch.arange(6, **like) % max(1, self.graph.num_nodes)
-        indices = torch.tensor([1, 0, 1, 4, 3, 4], **like)
-        indptr = torch.tensor([0, 1, 1, 3, 4, 4, 6], device=self.device)
+        indices, indptr = (
+            torch.tensor(_SMALL_INDICES, **like),
+            torch.tensor(_SMALL_INDPTR, device=self.device),
+        )
+        indices, indptr = torch.cat([indices, indices + 3]), torch.cat([indptr, indptr[1:] + indptr[-1]])
         weight = None
         if self.graph.edge_weight is not None:
-            weight = torch.tensor([0.5, 2.0, 1.0] * 2, dtype=self.dtype, device=self.device)
+            weight = torch.tensor(_SMALL_WEIGHT * 2, dtype=self.dtype, device=self.device)
         return Block(ids, ids, indptr, indices, None, weight)
 
     def _widths(self, layer: Any, width: int, itemsize: int) -> Widths:
         """Columns of a layer's tables, by trying its steps on a single row, once."""
-        if not hasattr(layer, "parameters"):
+        if not _is_ours(layer):  # whose columns may depend on anything
             return self._tried(layer, width, itemsize)
         widths = tuple(p.shape for p in layer.parameters())
         key = (width, itemsize, self.dtype, self.device, _narrows(layer), *widths)
@@ -812,7 +899,13 @@ def _is_stack(model: Any, forward: Any) -> bool:
 
 
 def _has_hooks(module: Any) -> bool:
-    return any(getattr(module, hooks, None) for hooks in ("_forward_hooks", "_forward_pre_hooks"))
+    """Of its own, or of all modules."""
+    from torch.nn.modules import module as all_of
+
+    return any(
+        getattr(module, f"_forward_{hooks}", None) or getattr(all_of, f"_global_forward_{hooks}", None)
+        for hooks in ("hooks", "pre_hooks")
+    )
 
 
 def _is_near(found: Any, wanted: Any) -> bool:
@@ -839,9 +932,17 @@ def _has_steps(layer: Any) -> bool:
     """
     if not all(callable(getattr(layer, step, None)) for step in _STEPS) or not hasattr(layer, "reduce"):
         return False
-    if _has_hooks(layer):
+    if _has_hooks(layer) or not getattr(layer, "is_plain", True):
         return False
     return _place(layer, "forward") >= min(_place(layer, step) for step in _STEPS)
+
+
+def _is_ours(layer: Any) -> bool:
+    """Whether a layer is one of this package's, as it was made: then its steps are what its ``forward`` does."""
+    from gnnsample_lab.compute.layers import GATConv, GCNConv, GINConv, PinSAGEConv, SAGEConv
+
+    changed = {*_STEPS, "fold", "finish", "message_weight", "forward", "reduce", "weighted"} & {*vars(layer)}
+    return type(layer) in (GATConv, GCNConv, GINConv, PinSAGEConv, SAGEConv) and not changed
 
 
 def _place(layer: Any, name: str) -> int:
