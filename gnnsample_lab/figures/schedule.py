@@ -229,7 +229,8 @@ def _queues(timeline: ScheduleTimeline, place: str) -> dict[str, tuple[np.ndarra
         times = np.unique(np.concatenate([np.asarray(q.time_s, dtype=np.float64) for q in queues]))
         depth = np.zeros(len(times), dtype=np.int64)
         for q in queues:
-            depth += np.asarray(q.depth)[np.searchsorted(q.time_s, times, side="right") - 1]
+            # A queue is empty before its first record.
+            depth += np.append(0, q.depth)[np.searchsorted(q.time_s, times, side="right")]
         found[f"{kind}, all {place}s" if len(queues) > 1 else kind] = (times, depth)
     return found
 

@@ -201,3 +201,15 @@ def test_queues_of_ranks_are_added_up() -> None:
     lines = {t.name: t for t in figures.schedule_gantt(renamed, place="rank").data if t.type == "scatter"}
     assert list(lines) == ["loader queue, all ranks", "trainer queue, all ranks"]
     assert max(lines["trainer queue, all ranks"].y) == 4
+
+
+def test_a_queue_is_empty_before_its_first_record() -> None:
+    run = S.simulate(TIMES, "overlapped", gpus=2)
+    first, late = (
+        dataclasses.replace(next(iter(run.queues.values())), time_s=np.array(times), depth=np.array(depths))
+        for times, depths in (([0.0, 0.5], [1, 0]), ([0.25, 0.75], [1, 2]))
+    )
+    queues = {"loader queue of GPU 0": first, "loader queue of GPU 1": late}
+    figure = figures.schedule_gantt(dataclasses.replace(run, queues=queues))
+    line = next(t for t in figure.data if t.name == "loader queue, all GPUs")
+    assert [*line.y][:4] == [1, 2, 1, 2]
