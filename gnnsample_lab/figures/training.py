@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.lib.stride_tricks import sliding_window_view
 
 from gnnsample_lab import readable
 from gnnsample_lab.figures import palette
@@ -125,7 +126,8 @@ def loss_curves(
     nothing.
 
     Args:
-        results: training results. smooth: steps that a point averages over (trailing mean).
+        results: training results. smooth: steps that a point averages over: the mean of the finite losses of the last
+            so many, a gap where there is none; 1: the losses themselves.
         steps: of a whole run, where the curves are still growing: the axis goes as far.
 
     Raises:
@@ -152,13 +154,15 @@ def loss_curves(
     fig.update_xaxes(title_text="step (mini-batches trained on)")
     if steps is not None:
         fig.update_xaxes(range=[1 - 0.02 * steps, 1.02 * steps])
-    fig.update_yaxes(title_text="loss (cross entropy)")
+    fig.update_yaxes(title_text="loss (mean of a step's seeds)")
     return fig
 
 
 @drawn
 def accuracy_curves(results: TrainRun | Sequence[TrainRun], *, epochs: int | None = None) -> go.Figure:
     """Accuracy after each epoch of each run, over each other; as :func:`loss_curves`.
+
+    A run that was resumed begins at the epoch in which it went on.
 
     Args:
         results: training results. epochs: of a whole run, where the curves are still growing.
@@ -170,11 +174,16 @@ def accuracy_curves(results: TrainRun | Sequence[TrainRun], *, epochs: int | Non
     curves = [np.asarray(run.accuracy, dtype=np.float64) for run in found]
     if not any(len(curve) for curve in curves):
         raise ValueError("results must hold at least one evaluated run (got accuracies from none)")
+    # A run that was resumed has none of the epochs before.
+    numbers = [
+        np.array([epoch.number + 1 for epoch in run.epochs[: len(curve)]], dtype=np.int64)
+        for run, curve in zip(found, curves, strict=True)
+    ]
     fig = Sketch()
     for number, (run, name, curve) in enumerate(zip(found, run_names(found), curves, strict=True)):
         fig.add_scatter(
             name=name,
-            x=np.arange(1, len(curve) + 1),
+            x=numbers[number],
             y=100 * curve,
             mode="lines+markers",
             line=_line(run, number, len(found)),
@@ -183,8 +192,8 @@ def accuracy_curves(results: TrainRun | Sequence[TrainRun], *, epochs: int | Non
         )
     split = _distinct([run.accuracy_split for run in found])
     finish(fig, f"Accuracy on the {split} split", describe_runs(found))
-    longest = max(map(len, curves)) if epochs is None else epochs
-    fig.update_xaxes(title_text="epoch", dtick=max(1, longest // 10))
+    shown = int(np.ptp(np.concatenate(numbers))) + 1 if epochs is None else epochs
+    fig.update_xaxes(title_text="epoch", dtick=max(1, shown // 10))
     if epochs is not None:
         fig.update_xaxes(range=[1 - 0.05 * epochs, 1.05 * epochs])
     fig.update_yaxes(title_text="accuracy after the epoch (%)")
@@ -195,16 +204,15 @@ def accuracy_curves(results: TrainRun | Sequence[TrainRun], *, epochs: int | Non
 def copied_bytes(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
     """Feature bytes that an epoch copied from host to device, one bar per run, with what spared the rest.
 
-    Means over all epochs: unlike their times, what they copy depends on no clock.
+    Means over all whole epochs: unlike their times, what they copy depends on no clock. The rest of an epoch in which a
+    run was resumed counts where there is no whole one.
 
     Raises:
         ValueError: as :func:`stage_breakdown`.
     """
     found = _as_runs(results)
     names = run_names(found)
-    for run in found:
-        _epoch(run)  # there is one
-    moved = np.array([np.mean([epoch.bytes_moved for epoch in run.epochs]) for run in found])
+    moved = np.array([np.mean([epoch.bytes_moved for epoch in _whole_epochs(run)]) for run in found])
     unit, size = byte_unit(float(moved.max()))
     fig = Sketch()
     fig.add_bar(
@@ -239,9 +247,11 @@ def _spared(run: TrainRun) -> str:
     reused, rows = (sum(getattr(epoch, name) for epoch in run.epochs) for name in ("reused_rows", "rows"))
     if reused and rows:
         parts.append(f"{percent(reused / rows)} reused")
-    hits = float(np.mean([epoch.hit_rate for epoch in run.epochs]))
-    if hits > 0:  # not a number without a cache
-        parts.append(f"cache hits {percent(hits)}")
+    # A hit rate is not a number without a cache; rows that are reused are not looked up.
+    looked_up = [(e.rows - e.reused_rows, e.hit_rate) for e in run.epochs if e.hit_rate == e.hit_rate]
+    hits, asked = sum(rows * rate for rows, rate in looked_up), sum(rows for rows, _ in looked_up)
+    if hits:
+        parts.append(f"cache hits {percent(hits / asked)}")
     return f"  ({', '.join(parts)})" if parts else ""
 
 
@@ -295,6 +305,12 @@ def _epoch(run: TrainRun) -> Any:
     return run.steady
 
 
+def _whole_epochs(run: TrainRun) -> list[Any]:
+    """The epochs with as many mini-batches as the run's fastest whole one."""
+    most = _epoch(run).num_batches
+    return [epoch for epoch in run.epochs if epoch.num_batches == most]
+
+
 def _ratio(base: float, value: float) -> str:
     if min(base, value) <= 0 or abs(value / base - 1) < 0.05:
         return ""
@@ -307,19 +323,36 @@ def _distinct(values: Sequence[str]) -> str:
 
 
 def _trailing_mean(values: np.ndarray, width: int) -> np.ndarray:
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(ends - width, 0)
-    mean: np.ndarray = (total[ends] - total[starts]) / (ends - starts)
+    """Mean of the finite ones among each value and the ``width - 1`` before it, nan without any; for a width of 1 the
+    values themselves.
+
+    Each window is added up by itself: in a running sum a spike would take digits from all values after it.
+    """
+    if width == 1:
+        return values
+    width = min(width, len(values))
+    padded = np.concatenate([np.full(width - 1, np.nan), values])
+    finite = sliding_window_view(np.isfinite(padded), width)
+    total = sliding_window_view(padded, width).sum(axis=1, where=finite)
+    count = finite.sum(axis=1)
+    mean: np.ndarray = np.divide(total, count, out=np.full(len(values), np.nan), where=count > 0)
     return mean
 
 
 def _apart(runs: list[Any]) -> str:
-    """How far two curves lie from each other at most, where both took the same batches in the same order."""
+    """How far two curves lie from each other at most, where both took the same batches in the same order.
+
+    Nothing is said of curves of which one alone has a number at some step: no distance would hold there.
+    """
     if len(runs) != 2 or not len(runs[0].losses) or list(runs[0].batch_ids) != list(runs[1].batch_ids):
         return ""
-    apart = float(np.abs(np.subtract(runs[0].losses, runs[1].losses)).max())
-    return f"apart by {apart:.1e} at most" if apart else "the same to the bit"
+    one, other = (np.asarray(run.losses, dtype=np.float64) for run in runs)
+    if np.array_equal(one, other, equal_nan=True):
+        return "the same to the bit"
+    both = np.isfinite(one) & np.isfinite(other)
+    if not np.array_equal(one[~both], other[~both], equal_nan=True):
+        return ""
+    return f"apart by {np.abs(one[both] - other[both]).max():.1e} at most"
 
 
 def _line(run: TrainRun, number: int, count: int) -> dict[str, Any]:

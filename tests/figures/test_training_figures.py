@@ -23,6 +23,7 @@ def made_up(system: str, *, slow: float = 1.0, total_us: float = 100_000.0, **ch
         total_us * slow,
         bytes_moved=int(2e6 * slow),
         num_batches=2,
+        number=1,
     )
     first = EpochRecord(90_000, 90_000, 90_000, 900_000, bytes_moved=9_000_000, num_batches=2)
     given: dict[str, Any] = {
@@ -133,6 +134,32 @@ def test_losses_can_be_smoothed():
         figures.loss_curves(DGL, smooth=0)
 
 
+def test_losses_that_are_no_numbers_leave_a_gap_and_no_more():
+    losses = [2.0, float("nan"), 1e16, float("inf"), float("nan"), 0.25, 0.5]
+    run = made_up("dgl", losses=losses, batch_ids=list(range(7)))
+    np.testing.assert_array_equal(figures.loss_curves(run).data[0].y, losses)
+    smooth = figures.loss_curves(run, smooth=2)
+    np.testing.assert_array_equal(
+        smooth.data[0].y, [2.0, 2.0, 1e16, 1e16, float("nan"), 0.25, 0.375], "the mean of the finite losses"
+    )
+    json.loads(smooth.to_json())
+    np.testing.assert_allclose(figures.loss_curves(DGL, smooth=9).data[0].y, [2.0, 1.75, 1.5, 1.25])
+
+
+def test_distances_of_curves_are_of_numbers():
+    nan = float("nan")
+    gap, near = (made_up("dgl", losses=[2.0, nan, 1.0, last]) for last in (0.5, 0.75))
+    assert "the same to the bit" in figures.loss_curves([gap, gap]).layout.title.text
+    assert "apart by 2.5e-01 at most" in figures.loss_curves([gap, near]).layout.title.text
+    for other in (DGL, made_up("lab", losses=[2.0, float("inf"), 1.0, 0.5])):
+        title = figures.loss_curves([gap, other]).layout.title.text
+        assert "apart" not in title and "nan" not in title and "same" not in title
+
+
+def test_losses_are_of_no_kind_that_a_run_does_not_tell():
+    assert "cross entropy" not in figures.loss_curves(DGL).layout.yaxis.title.text
+
+
 def test_accuracies_are_percentages_per_epoch():
     figure = figures.accuracy_curves([DGL, LAB])
     assert figure.data[1].y == pytest.approx([25, 50]) and figure.data[1].x.tolist() == [1, 2]
@@ -145,6 +172,30 @@ def test_copied_bytes_and_what_spared_the_rest():
     assert figure.data[0].x == pytest.approx([5.5, 0.5]), "the mean of the epochs"
     assert figure.data[0].marker.color == (palette.SYSTEMS["dgl"], palette.SYSTEMS["lab"])
     assert figure.data[1].text == ("  5.5 MB", "  0.5 MB  (30\u00a0% reused, cache hits 75\u00a0%)")
+
+
+def test_figures_of_a_resumed_run_know_its_epochs():
+    rest = EpochRecord(
+        1.0, 1.0, 1.0, 3.0, bytes_moved=1_000_000, num_batches=1, number=2, hit_rate=0.35, rows=100
+    )
+    whole = EpochRecord(
+        1.0,
+        1.0,
+        1.0,
+        9.0,
+        bytes_moved=5_000_000,
+        num_batches=5,
+        number=3,
+        hit_rate=0.75,
+        rows=500,
+        reused_rows=200,
+    )
+    run = made_up("lab", epochs=[rest, whole])
+    assert figures.accuracy_curves([DGL, run]).data[1].x.tolist() == [3, 4]
+    figure = figures.copied_bytes(run)
+    assert figure.data[0].x == pytest.approx([5.0]), "the rest of an epoch is no epoch"
+    assert "cache hits 65\u00a0%" in figure.data[1].text[0], "(0.35 * 100 + 0.75 * 300) / 400"
+    assert figures.copied_bytes(made_up("lab", epochs=[rest])).data[0].x == pytest.approx([1.0])
 
 
 def test_runs_are_told_apart():
