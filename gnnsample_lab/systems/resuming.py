@@ -40,8 +40,24 @@ def settings_of_run(
         "model options": repr(sorted(_model_options(dict(given)).items())), "batch_size": int(trainer.batch_size),
         "fanouts": list(sampler.fanouts), "hidden": int(given["hidden"]), "lr": float(given["lr"]),
         "seed": int(given["seed"]), "draws": repr(getattr(sampler, "spec", None)), "train": len(trainer.seeds),
-        "training vertices": checksum(trainer.seeds), **order,
+        "training vertices": checksum(trainer.seeds), "sampler's edges": _other_edges(graph, given.get("sampler")),
+        **order,
     }  # fmt: skip
+
+
+def _other_edges(graph: Graph, sampler: Any) -> list[Any] | None:
+    """Checksums of what ``sampler``, of the user's, draws from: edges, and weights where it draws by them.
+
+    None where these are the graph's own, or no sampler is given: so it is in checkpoints that do not have the entry.
+    """
+    if sampler is None or sampler.graph is graph:
+        return None
+    weighted = getattr(getattr(sampler, "spec", None), "weighted", False)
+    found, own = (
+        [topology_hash(one), checksum(one.edge_weight) if weighted else None]
+        for one in (sampler.graph, graph)
+    )
+    return None if found == own else found
 
 
 def contents_of(graph: Graph) -> dict[str, Any]:

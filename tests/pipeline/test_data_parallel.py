@@ -257,6 +257,39 @@ def test_a_run_that_draws_otherwise_does_not_go_on_from_it(graph, tmp_path: Path
     assert found.resumed == 5 and found.to_frame()["epoch"].tolist() == [1]
 
 
+def test_a_sampler_of_other_edges_does_not_go_on_from_it(graph, tmp_path: Path):
+    """As many edges, drawn by the same settings, of another graph: the samples are others."""
+    file, indices = tmp_path / "checkpoint.pt", graph.indices.copy()
+    indices[-1] = graph.num_nodes - 1
+    other, weighted = (
+        replace(graph, indices=indices),
+        replace(graph, edge_weight=graph.edge_weight[::-1].copy()),
+    )
+    options = {**QUICK, "evaluate": False}
+
+    def sampler_of(one: Graph, **how: Any) -> NeighborSampler:
+        return NeighborSampler(one, [3, 4], device="cpu", **how)
+
+    lab.train(graph, sampler=sampler_of(other), checkpoint=file, **options)
+    for given in (
+        {"pick": "floyd"}, {"sampler": sampler_of(graph)},
+        {"sampler": sampler_of(replace(other, indices=graph.indices))},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="was written with sampler's edges="):
+            lab.train(graph, epochs=2, resume=file, **options, **given)
+    copied = sampler_of(replace(other))
+    assert lab.train(graph, epochs=2, sampler=copied, resume=file, **options).resumed == 5
+    lab.train(graph, sampler=sampler_of(graph, weighted=True), checkpoint=file, **options)
+    with pytest.raises(ValueError, match="was written with sampler's edges=None, and this run has"):
+        lab.train(graph, epochs=2, sampler=sampler_of(weighted, weighted=True), resume=file, **options)
+    # Checkpoints of former versions have no such entry.
+    state = torch.load(file, weights_only=True)
+    del state["settings"]["sampler's edges"]
+    torch.save(state, file)
+    same = sampler_of(replace(graph), weighted=True)
+    assert lab.train(graph, epochs=2, sampler=same, resume=file, **options).resumed == 5
+
+
 def test_a_module_of_another_shape_does_not_go_on_from_it(graph, tmp_path: Path):
     file = tmp_path / "checkpoint.pt"
 
