@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gnnsample_lab.checks import shown
 from gnnsample_lab.graph.errors import CorruptDataError
 
 FORMAT, VERSION = "gnnsample_lab checkpoint", 2
@@ -36,9 +38,15 @@ def check_place(path: Path) -> None:
 
 
 def save(path: Path, state: Mapping[str, Any]) -> None:
-    """Write ``state`` (tensors, numbers, text, lists and dicts of them) as ``path``, which is whole at all times."""
+    """Write ``state`` (tensors, numbers, text, lists and dicts of them) as ``path``, which is whole at all times.
+
+    Raises:
+        TypeError: the state of the model or of the optimizer holds something that :func:`load` would not read.
+    """
     import torch
 
+    for name in ("model", "optimizer"):
+        _check_readable(name, state[name])
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -50,6 +58,31 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _check_readable(name: str, value: Any, place: str = "") -> None:
+    """That ``torch.load(weights_only=True)`` reads ``value``, which lies at ``place`` of the state of ``name``.
+
+    Types are looked at, contents of tensors are not.
+    """
+    import torch
+
+    kind = type(value)
+    if kind in (dict, OrderedDict, Counter):
+        for key, held in value.items():
+            _check_readable(name, key, f"{place}, among its keys")
+            _check_readable(name, held, f"{place}[{key!r}]")
+    elif kind in (list, tuple, set):
+        for number, held in enumerate(value):
+            _check_readable(name, held, f"{place}[{number}]")
+    elif kind not in (
+        torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, complex, str, bytes, bytearray, torch.Size,
+        torch.dtype, torch.device, torch.layout, torch.UntypedStorage, *torch.serialization.get_safe_globals(),
+    ):  # fmt: skip
+        raise TypeError(
+            f"{name} must have a state that checkpoints can hold: tensors, numbers, strings, and lists, tuples, sets "
+            f"and dicts of them (got {shown(value)} at state_dict(){place})"
+        )
 
 
 def load(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:

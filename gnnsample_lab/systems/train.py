@@ -445,10 +445,10 @@ def train(
         options: ``pick``, ``kernel`` (defaults by system) and what ``lab.make_model`` takes, for example ``dropout``.
 
     Raises:
-        TypeError: an argument of the wrong kind; the message names it.
-        ValueError: the graph lacks features, labels or a training split, a module has no parameter to train, or an
-            argument is not allowed; between hosts,
-            a system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; on GPUs
+        TypeError: an argument of the wrong kind; the message names it. With ``checkpoint`` also a module whose state a
+            checkpoint cannot hold.
+        ValueError: the graph lacks features, labels or a training split, a module has no parameter to train, or an argument is not allowed; between hosts, a
+            system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; on GPUs
             ``coordinated=False`` or ``method="csp-async"`` where workers would have collectives at the same time, and
             several ``workers`` with ``method="csp-fixed"``; joined ranks that were given different arguments;
             ``UnevenPartsError``: by the method of ``parts`` one part gets nearly everything.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter, OrderedDict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -288,6 +289,40 @@ def test_a_sampler_of_other_edges_does_not_go_on_from_it(graph, tmp_path: Path):
     torch.save(state, file)
     same = sampler_of(replace(graph), weighted=True)
     assert lab.train(graph, epochs=2, sampler=same, resume=file, **options).resumed == 5
+
+
+def test_a_state_that_cannot_be_read_again_is_not_written(graph, tmp_path: Path):
+    class Counting(torch.nn.Module):
+        def __init__(self, extra: Any) -> None:
+            super().__init__()
+            self.inner = make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2)
+            self.extra = extra
+
+        def forward(self, blocks: Any, x: Any) -> Any:
+            return self.inner(blocks, x)
+
+        def get_extra_state(self) -> Any:
+            return self.extra
+
+        def set_extra_state(self, state: Any) -> None:
+            self.extra = state
+
+    file, options = tmp_path / "checkpoint.pt", {**QUICK, "evaluate": False}
+    for extra, named in (
+        (np.zeros(3), r"ndarray of shape \(3,\) at state_dict\(\)\['_extra_state'\]\)"),
+        ({"seen": [1, np.float64(2)]}, r"float64 at state_dict\(\)\['_extra_state'\]\['seen'\]\[1\]\)"),
+        ({frozenset([1]): 2}, r"frozenset at state_dict\(\)\['_extra_state'\], among its keys\)"),
+    ):
+        with pytest.raises(TypeError, match=f"model must have a state that checkpoints can hold: .*{named}"):
+            lab.train(graph, Counting(extra), checkpoint=file, **options)
+        assert not [*tmp_path.iterdir()]
+    extra = {
+        "tensors": [torch.ones(2), torch.nn.Parameter(torch.ones(1))], 3: (None, True, 2**70, 0.5, 1j, "a", b"b"),
+        "kinds": (torch.float32, torch.device("cpu"), torch.Size([2]), {1, 2}, OrderedDict(a=Counter("aab"))),
+    }  # fmt: skip
+    lab.train(graph, Counting(extra), checkpoint=file, **options)
+    found = lab.train(graph, Counting(None), epochs=2, resume=file, **options).network.extra
+    assert found[3] == extra[3] and found["kinds"] == extra["kinds"] and found["tensors"][0].sum() == 2
 
 
 def test_a_module_of_another_shape_does_not_go_on_from_it(graph, tmp_path: Path):
