@@ -447,7 +447,8 @@ def train(
     Raises:
         TypeError: an argument of the wrong kind; the message names it. With ``checkpoint`` also a module whose state a
             checkpoint cannot hold.
-        ValueError: the graph lacks features, labels or a training split, a module has no parameter to train, or an argument is not allowed; between hosts, a
+        ValueError: the graph lacks features, labels or a training split, no vertex of that split has a label, a module
+            has no parameter to train, or an argument is not allowed; between hosts, a
             system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; on GPUs
             ``coordinated=False`` or ``method="csp-async"`` where workers would have collectives at the same time, and
             several ``workers`` with ``method="csp-fixed"``; joined ranks that were given different arguments;
@@ -933,6 +934,12 @@ def _check_data(graph: Any) -> None:
             )
     if len(graph.splits.get("train", ())) == 0:
         raise ValueError(f"graph {graph.name!r} has no vertices in split 'train'")
+    # Of several columns all seeds count: -1 is for one column alone.
+    if graph.label.ndim == 1 and not bool((graph.label[graph.splits["train"]] >= 0).any()):
+        raise ValueError(
+            f"split 'train' must have labelled vertices (got {len(graph.splits['train'])} of graph {graph.name!r}, all "
+            "with label -1)"
+        )
 
 
 def _evaluation_split(graph: Any, evaluate: bool | str) -> str | None:

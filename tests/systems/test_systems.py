@@ -268,6 +268,14 @@ def test_what_a_graph_must_have(graph):
         lab.train(part(feat=graph.feat, splits=graph.splits), **QUICK)
     with pytest.raises(ValueError, match="no vertices in split 'train'"):
         lab.train(part(feat=graph.feat, label=graph.label), **QUICK)
+    nobody = np.where(np.isin(np.arange(600), graph.splits["train"]), -1, graph.label)
+    with pytest.raises(
+        ValueError, match=r"split 'train' must have labelled vertices \(got 300 of graph 'part'"
+    ):
+        lab.train(part(feat=graph.feat, label=nobody, splits=graph.splits), **QUICK)
+    nobody[graph.splits["train"][-1]] = 2
+    losses = lab.train(part(feat=graph.feat, label=nobody, splits=graph.splits), **QUICK).losses
+    assert sum(map(math.isfinite, losses)) == 1, "one label is enough"
     with pytest.raises(ValueError, match=r"evaluate must name a split with vertices \(got 'dev'\)"):
         lab.train(graph, evaluate="dev", **QUICK)
     with pytest.raises(LookupError, match=r"system must be one of 'dgl', .* \(got 'dgk'\)"):
