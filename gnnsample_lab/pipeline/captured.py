@@ -91,8 +91,8 @@ def captured_step(
 
     Raises:
         TypeError: an argument of the wrong kind.
-        ValueError: the graph has no labels or no features, the optimizer holds no parameter of the model, or cannot
-            keep its state on the GPU.
+        ValueError: the graph has no labels or no features, the optimizer holds no parameter of the model, needs a
+            closure for its ``step``, or cannot keep its state on the GPU.
     """
     graph = getattr(sampler, "graph", None)
     if not isinstance(graph, Graph) or not hasattr(sampler, "sample"):

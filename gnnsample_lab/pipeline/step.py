@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,8 @@ class Step:
 
     Raises:
         TypeError: ``model`` is no module, ``optimizer`` no optimizer of PyTorch.
-        ValueError: ``optimizer`` holds no parameter of ``model``, which would never learn.
+        ValueError: ``optimizer`` holds no parameter of ``model``, which would never learn, or its ``step`` needs a
+            closure.
     """
 
     def __init__(
@@ -36,6 +38,12 @@ class Step:
 
         self.model = instance("model", model, torch.nn.Module, "a torch module")
         self.optimizer = instance("optimizer", optimizer, torch.optim.Optimizer, "an optimizer of PyTorch")
+        closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
+            raise ValueError(
+                "optimizer must make an update of the gradients that are there (got "
+                f"{type(optimizer).__name__}, whose step needs a closure to compute them anew)"
+            )
         own = {id(p) for p in model.parameters()}
         held = {id(p) for group in optimizer.param_groups for p in group["params"]}
         if not own & held:

@@ -161,6 +161,16 @@ def test_an_optimizer_of_another_model_is_refused(graph):
     lab.captured_step(model, few, sampler_of(graph, "sage", "cpu"))
 
 
+def test_an_optimizer_that_needs_a_closure_is_refused(graph):
+    """It would compute losses several times a step; nobody passes it how."""
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    sampler = sampler_of(graph, "sage", "cpu")
+    with pytest.raises(ValueError, match=r"optimizer must .*got LBFGS, whose step needs a closure"):
+        lab.captured_step(model, torch.optim.LBFGS(model.parameters()), sampler)
+    torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)  # wraps the optimizer's step
+    lab.captured_step(model, optimizer, sampler)
+
+
 def test_mini_batches_of_another_graph_are_refused(graph):
     """They would be trained on with edges of one graph and labels of the other."""
     (model, optimizer), _ = pair(graph, "sage", "cpu")
@@ -531,8 +541,8 @@ def test_optimizers(graph, make):
 @pytest.mark.gpu
 def test_an_optimizer_with_its_state_on_the_host_is_refused(graph):
     (model, _), _ = pair(graph, "gcn", "cuda")
-    with pytest.raises(ValueError, match="optimizer"):
-        lab.captured_step(model, torch.optim.LBFGS(model.parameters()), sampler_of(graph, "gcn", "cuda"))
+    with pytest.raises(ValueError, match="optimizer must be able to keep its state on the GPU"):
+        lab.captured_step(model, torch.optim.Adagrad(model.parameters()), sampler_of(graph, "gcn", "cuda"))
 
 
 @pytest.mark.gpu
