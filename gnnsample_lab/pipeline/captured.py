@@ -87,7 +87,8 @@ def captured_step(
 
     Returns:
         A callable ``(batch) -> loss``, a tensor on the device; nothing is waited for. A mini-batch of a graph with
-        another number of vertices or edges is a ValueError, what is no mini-batch a TypeError.
+        another number of vertices or edges is a ValueError, what is no mini-batch a TypeError; with the default loss,
+        logits without a row for each seed and a column for each class are a ValueError.
 
     Raises:
         TypeError: an argument of the wrong kind.
@@ -109,7 +110,7 @@ def captured_step(
         raise TypeError(f"features must have extract, as a FeatureCache has (got {shown(features)})")
     loss = optional(function, "loss", loss)
     labels = tensor(graph.label).to("cuda" if sampler.device == "cuda" else "cpu")
-    return CapturedStep(model, optimizer, labels, features, loss, graph)
+    return CapturedStep(model, optimizer, labels, features, loss, graph, graph.num_classes)
 
 
 def is_captured(wanted: bool | None, usual: bool, model: str, kernel: str | None, device: str) -> bool:
@@ -140,7 +141,7 @@ class CapturedStep(Step):
     """See :func:`captured_step`; on a CPU the plain step.
 
     Args:
-        model, optimizer, labels, features, loss: as in :class:`.step.Step`.
+        model, optimizer, labels, features, loss, num_classes: as in :class:`.step.Step`.
         graph: the one that mini-batches have to be of; None: any.
 
     Attributes:
@@ -156,8 +157,9 @@ class CapturedStep(Step):
         features: Any,
         loss: Loss | None,
         graph: Graph | None = None,
+        num_classes: int = 0,
     ) -> None:
-        super().__init__(model, optimizer, labels, features, loss)
+        super().__init__(model, optimizer, labels, features, loss, num_classes)
         self.graph = graph
         self.on_gpu = bool(labels.is_cuda)
         self.captures = 0

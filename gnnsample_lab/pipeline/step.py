@@ -24,15 +24,23 @@ class Step:
         features: with ``extract(ids) -> (x, stats)``; None where every call is given ``x``.
         loss: ``loss(logits, target) -> scalar``; None: mean cross entropy of the seeds with a label, for labels of
             several columns binary cross entropy.
+        num_classes: of the graph: columns that logits have at least; 0: any number. Labels of several columns tell
+            theirs themselves.
 
     Raises:
         TypeError: ``model`` is no module, ``optimizer`` no optimizer of PyTorch.
         ValueError: ``optimizer`` holds no parameter of ``model``, which would never learn, or its ``step`` needs a
-            closure.
+            closure. A call: logits of another shape, for the default loss.
     """
 
     def __init__(
-        self, model: Any, optimizer: Any, labels: Any, features: Any = None, loss: Loss | None = None
+        self,
+        model: Any,
+        optimizer: Any,
+        labels: Any,
+        features: Any = None,
+        loss: Loss | None = None,
+        num_classes: int = 0,
     ) -> None:
         import torch
 
@@ -53,6 +61,7 @@ class Step:
         self.multi_label = labels.ndim == 2
         self.labels = labels if self.multi_label else labels.long()
         self.features, self._given_loss = features, loss
+        self._columns = int(labels.shape[1]) if self.multi_label else num_classes
 
     def __call__(self, batch: Any, x: Any = None) -> Any:
         """One step on a mini-batch.
@@ -116,6 +125,7 @@ class Step:
 
         if self._given_loss is not None:
             return self._given_loss(logits, target)
+        self._check_shape(logits, len(target))
         if not self.multi_label:
             return F.cross_entropy(logits, target, ignore_index=-1, reduction=reduction)
         each = F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="none").mean(1)
@@ -123,3 +133,16 @@ class Step:
             return each.mean() if reduction == "mean" else each.sum()
         total = each.masked_fill(~is_seed, 0).sum()
         return total / is_seed.sum() if reduction == "mean" else total
+
+    def _check_shape(self, logits: Any, rows: int) -> None:
+        """A row for each of the ``rows`` targets, those without a seed included, and enough columns. PyTorch's own
+        errors name no model, and on a GPU a class without a column leaves a process that cannot use it any more."""
+        shape, columns = tuple(logits.shape), self._columns
+        fits = len(shape) == 2 and shape[0] == rows and shape[1] >= columns
+        if fits and not (self.multi_label and shape[1] > columns):
+            return
+        allowed, kind = (f"{columns}", "task") if self.multi_label else (f"at least {columns}", "class")
+        raise ValueError(
+            f"model must return logits of {rows} rows, one a seed, and {allowed} columns, one a {kind} (got shape "
+            f"{shape} from a {type(self.model).__name__})"
+        )

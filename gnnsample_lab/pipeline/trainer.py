@@ -58,7 +58,7 @@ class Trainer:
         seeds: training vertices, global ids; default ``graph.splits["train"]``.
         batch_size: seeds a step.
         lr: learning rate of Adam, when no ``optimizer`` is given.
-        optimizer: over the parameters of ``model``.
+        optimizer: over the parameters of ``model``; its ``step`` needs no closure.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         executor: ``"serial"``, ``"thread"``, ``"streams"``, ``"overlapped"`` or ``"factored"`` (on one device: an
             epoch is sampled, then trained on), see :mod:`.executors`. On a CPU there are no streams: ``"thread"`` and
@@ -183,8 +183,12 @@ class Trainer:
         self.multi_label = self.labels.ndim == 2
         self.captured = None
         if flag("captured", captured) and self.device == "cuda":
-            self.captured = CapturedStep(self.model, self.optimizer, self.labels, None, None)
-        self._step = self.captured or Step(self.model, self.optimizer, self.labels)
+            self.captured = CapturedStep(
+                self.model, self.optimizer, self.labels, None, None, num_classes=graph.num_classes
+            )
+        self._step = self.captured or Step(
+            self.model, self.optimizer, self.labels, num_classes=graph.num_classes
+        )
         # Rows that lie on this GPU gain nothing from a stage of their own, and would be copied once more.
         self.loads = (
             self.captured is not None and self.rank is None and self.executor in ("serial", "streams")

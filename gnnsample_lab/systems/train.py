@@ -448,7 +448,7 @@ def train(
         TypeError: an argument of the wrong kind; the message names it. With ``checkpoint`` also a module whose state a
             checkpoint cannot hold.
         ValueError: the graph lacks features, labels or a training split, no vertex of that split has a label, a module
-            has no parameter to train, or an argument is not allowed; between hosts, a
+            has no parameter to train or too few columns of logits, or an argument is not allowed; between hosts, a
             system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; on GPUs
             ``coordinated=False`` or ``method="csp-async"`` where workers would have collectives at the same time, and
             several ``workers`` with ``method="csp-fixed"``; joined ranks that were given different arguments;

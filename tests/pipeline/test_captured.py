@@ -171,6 +171,18 @@ def test_an_optimizer_that_needs_a_closure_is_refused(graph):
     lab.captured_step(model, optimizer, sampler)
 
 
+def test_logits_of_another_shape_are_refused(graph):
+    """By the default loss alone: what a loss of one's own takes is nobody else's business."""
+    model = lab.make_model("sage", graph.num_features, 8, 3, num_layers=2)
+    optimizer, sampler = torch.optim.Adam(model.parameters()), sampler_of(graph, "sage", "cpu")
+    (batch,) = batches(sampler, graph, 8, 1)
+    with pytest.raises(
+        ValueError, match=r"logits of 8 rows, .* and at least 4 columns, .*got shape \(8, 3\)"
+    ):
+        lab.captured_step(model, optimizer, sampler)(batch)
+    lab.captured_step(model, optimizer, sampler, loss=lambda logits, target: logits.mean())(batch)
+
+
 def test_mini_batches_of_another_graph_are_refused(graph):
     """They would be trained on with edges of one graph and labels of the other."""
     (model, optimizer), _ = pair(graph, "sage", "cpu")

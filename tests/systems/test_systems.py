@@ -284,6 +284,31 @@ def test_what_a_graph_must_have(graph):
         lab.train(graph, torch.nn.Linear(1, 1), dropot=1, **QUICK)
 
 
+def test_logits_of_another_shape_are_named(graph, multi_label_graph):
+    class Wrong(torch.nn.Module):
+        def __init__(self, columns: int, change: Any = lambda logits: logits) -> None:
+            super().__init__()
+            self.inner = lab.make_model("sage", graph.num_features, 8, columns, num_layers=2)
+            self.change = change
+
+        def forward(self, blocks: Any, x: Any) -> Any:
+            return self.change(self.inner(blocks, x))
+
+    rows = r"model must return logits of 64 rows, one a seed, and "
+    for one, model, named in (
+        (graph, Wrong(3), r"at least 4 columns, one a class \(got shape \(64, 3\) from a Wrong\)"),
+        (graph, Wrong(4, lambda logits: logits[:-1]), r"at least 4 columns.* \(got shape \(63, 4\)"),
+        (graph, Wrong(4, lambda logits: logits[0]), r"at least 4 columns.* \(got shape \(4,\)"),
+        (multi_label_graph, Wrong(2), r"3 columns, one a task \(got shape \(64, 2\)"),
+        (multi_label_graph, Wrong(4), r"3 columns, one a task \(got shape \(64, 4\)"),
+    ):
+        with pytest.raises(ValueError, match=rows + named):
+            lab.train(one, model, "dgl", **QUICK)
+    assert len(lab.train(graph, Wrong(5), "dgl", **QUICK).losses) == 5, (
+        "more columns than classes are no harm"
+    )
+
+
 def test_a_sampler_of_other_vertices_is_refused(graph):
     """Its ids would be taken for vertices of this graph, whose rows are others."""
     few = lab.Graph.from_edges([0, 1], [1, 2], 300, name="few")
