@@ -507,7 +507,7 @@ def test_layers_that_go_through_their_steps_are_those_of_a_cpu(kind, change, wid
     x = torch.rand(block.num_src, widths[0])
     found = []
     for there, its in ((layer, block), (copy.deepcopy(layer).cuda(), to_gpu(block))):
-        rows = x.to(next(there.parameters()).device).requires_grad_()
+        rows = x.to(next(there.parameters()).device, copy=True).requires_grad_()
         out = there(its, rows)
         out.square().sum().backward()
         gradients = [p.grad for p in there.parameters()]
