@@ -154,7 +154,7 @@ def loss_curves(
     fig.update_xaxes(title_text="step (mini-batches trained on)")
     if steps is not None:
         fig.update_xaxes(range=[1 - 0.02 * steps, 1.02 * steps])
-    fig.update_yaxes(title_text="loss (mean of a step's seeds)")
+    fig.update_yaxes(title_text="loss (cross entropy)")
     return fig
 
 

@@ -98,7 +98,9 @@ def _rounded(array: Any) -> Any:
 
 
 class FoundCount(int):
-    """A number of classes that nobody gave: a graph that gets other labels finds its own."""
+    """A number of classes that nobody gave. Other labels, to which ``dataclasses.replace`` passes it on, may have more
+    of them; it does not become less, since whoever takes it from another graph may mean it.
+    """
 
 
 def labels(value: Any, num_nodes: int) -> Any:
@@ -126,8 +128,11 @@ def labels(value: Any, num_nodes: int) -> Any:
 
 
 def class_count(value: Any, label: Any) -> int:
-    """``num_classes``, found from checked labels where it is -1 or was found before; every label is below it."""
-    given = -1 if isinstance(value, FoundCount) else whole("num_classes", value, -1, 2**31 - 1)
+    """``num_classes``, found from checked labels where it is -1; every label is below it."""
+    if isinstance(value, FoundCount):
+        found = class_count(-1, label)
+        return found if label is not None and label.ndim == 2 else FoundCount(max(value, found))
+    given = whole("num_classes", value, -1, 2**31 - 1)
     if label is None or label.size == 0:
         return FoundCount(0) if given < 0 else given
     found = int(label.shape[1]) if label.ndim == 2 else int(label.max()) + 1

@@ -23,7 +23,7 @@ class Graph:
     Vertex ids are global: ``0 .. num_nodes - 1``. Self-loops, parallel edges and isolated vertices are valid.
     Arrays are NumPy on the CPU (memory-mapped ones included) and CuPy on the GPU. Do not change what is in them once
     the graph has been used: copies on other devices, sums of weights and other things made of them are kept. For other
-    arrays make another graph with :func:`dataclasses.replace`.
+    arrays make another graph with :func:`dataclasses.replace`, for labels of fewer classes with ``num_classes=-1``.
 
     Attributes:
         indptr: int64[N+1]; the in-edges of vertex v lie at positions ``indptr[v]:indptr[v+1]``.

@@ -156,10 +156,6 @@ def test_distances_of_curves_are_of_numbers():
         assert "apart" not in title and "nan" not in title and "same" not in title
 
 
-def test_losses_are_of_no_kind_that_a_run_does_not_tell():
-    assert "cross entropy" not in figures.loss_curves(DGL).layout.yaxis.title.text
-
-
 def test_accuracies_are_percentages_per_epoch():
     figure = figures.accuracy_curves([DGL, LAB])
     assert figure.data[1].y == pytest.approx([25, 50]) and figure.data[1].x.tolist() == [1, 2]

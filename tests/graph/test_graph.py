@@ -331,10 +331,12 @@ def test_weights_that_lose_digits_are_told():
 
 
 def test_other_labels_have_classes_of_their_own():
-    """A number that was given stays, and is held against the labels; one that was found does not."""
+    """A number that was given stays, and is held against the labels; one that was found grows with them."""
     found = Graph.from_edges([0, 1], [1, 0], label=[0, 2])
     of = [dataclasses.replace(found, label=label).num_classes for label in (None, [0, 1], [0, 5])]
-    assert (found.num_classes, of) == (3, [0, 2, 6]) and repr(found.num_classes) == "3"
+    assert (found.num_classes, of) == (3, [3, 3, 6]) and repr(found.num_classes) == "3"
+    assert dataclasses.replace(found, label=[0, 1], num_classes=-1).num_classes == 2
+    assert dataclasses.replace(found, label=[[0, 1], [1, 1]]).num_classes == 2
     assert dataclasses.replace(found, feat=np.ones((2, 1))).num_classes == 3
     given = dataclasses.replace(found, num_classes=4)
     assert dataclasses.replace(given, label=[0, 1]).num_classes == 4
