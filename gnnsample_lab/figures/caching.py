@@ -63,9 +63,11 @@ def hit_rates(
         label: graph, sampler and origin.
 
     Raises:
-        ValueError: a curve of another length than ``ratios``.
+        ValueError: a curve of another length than ``ratios``; a marker beyond them, where no rate is known.
     """
     ratios = np.asarray(ratios, dtype=np.float64)
+    if marker is not None and not (len(ratios) and ratios[0] <= marker <= ratios[-1]):
+        raise ValueError(f"marker must lie within ratios (got {marker})")
     fig = Sketch()
     for name, rated in rates.items():
         values = np.full(len(ratios), np.nan) if rated is None else np.asarray(rated, dtype=np.float64)
@@ -145,7 +147,7 @@ def bytes_per_batch(moved: Mapping[str, float], *, uncached: float, label: str =
             orientation="h",
             marker={"color": [palette.FAINT, *(policy_color(n) for n in moved)], "line": {"width": 0}},
             text=[
-                f"{v:,.2f} MB" + ("" if n == "no cache" else f"  ({percent(s)})")
+                f"{v:,.2f} MB" + ("" if n == "no cache" or not uncached else f"  ({percent(s)})")
                 for n, v, s in zip(names, values, share, strict=True)
             ],
             textposition="outside",
@@ -205,7 +207,7 @@ class _LogAxis:
         tied = values == last
         share = float((tied & ~cached).sum() / tied.sum())
         if not share:
-            return self._beside(values, by - 0.5), self.cut(values[cached])
+            return self._beside(values, by - 0.5), self.cut(values, cached)
         by = np.where(tied, np.where(cached, share + by * (1 - share), by * share), by)
         line = self._beside(np.array([last]), np.array([share - 0.5]))
         return self._beside(values, by - 0.5), float(line[0])
@@ -216,10 +218,18 @@ class _LogAxis:
         log = np.log10(np.where(values > 0, shifted, 1.0))
         return np.where(values > 0, log, self.zero + 1.6 * self.strip * by)
 
-    def cut(self, values: np.ndarray) -> float:
-        """Where a line below the smallest of ``values`` is drawn: at the lower edge of its bin."""
-        at = np.searchsorted(self.edges, self(values).min(), side="right") - 1
-        return float(self.edges[max(0, at)])
+    def cut(self, values: np.ndarray, cached: np.ndarray) -> float:
+        """Where a line below the coldest of what is cached is drawn, and above what is colder: bins end there, too."""
+        last = float(values[cached].min())
+        if last <= 0:
+            return float(self.edges[0])
+        colder = values[(values > 0) & (values < last)]
+        if not len(colder):
+            return float(self.edges[2])
+        place = float(np.log10(last - 0.5 if self.whole else np.sqrt(last) * np.sqrt(colder.max())))
+        if not np.isclose(self.edges, place, rtol=0, atol=1e-12).any():
+            self.edges = np.sort(np.append(self.edges, place))
+        return place
 
     def ticks(self) -> dict[str, Any]:
         """Zero, and the powers of ten."""
@@ -245,7 +255,8 @@ def hotness_against_visits(
     """What a policy believes of every vertex against how often it is really read; the darker, the more vertices.
 
     A good policy puts the vertices on a rising line. What lies right of the dashed line is cached; what lies above
-    the dotted one is what the optimal policy caches.
+    the dotted one is what the optimal policy caches. Of vertices as hot as the coldest one cached, which lie there too,
+    a cache may hold some only.
 
     Args:
         score: float[N], the policy's hotness. visits: float[N], reads over the recorded epochs.
@@ -263,6 +274,8 @@ def hotness_against_visits(
             f"(got {len(score)}, {len(visits)}, {len(cached)}, {len(hottest)})"
         )
     across, up = _LogAxis(score), _LogAxis(visits)
+    upright = across.cut(score, cached) if cached.any() else None
+    level = up.cut(visits, hottest) if hottest.any() else None
     counts, _, _ = np.histogram2d(across(score), up(visits), bins=(across.edges, up.edges))
     dark = np.log10(np.where(counts > 0, counts, np.nan)).T
     top = float(np.nanmax(dark)) if counts.any() else 1.0
@@ -289,10 +302,10 @@ def hotness_against_visits(
     )
     total, slots = max(float(visits.sum()), 1e-12), max(int(cached.sum()), 1)
     line = {"color": palette.INK, "width": 1.5}
-    if cached.any():
-        fig.add_vline(x=across.cut(score[cached]), line={**line, "dash": "dash"})
-    if hottest.any():
-        fig.add_hline(y=up.cut(visits[hottest]), line={**line, "dash": "dot"})
+    if upright is not None:
+        fig.add_vline(x=upright, line={**line, "dash": "dash"})
+    if level is not None:
+        fig.add_hline(y=level, line={**line, "dash": "dot"})
     for what, share, x, y in (
         ("passed over", f"{percent(visits[hottest & ~cached].sum() / total)} of all reads", 0, 1),
         ("cached, seldom read", f"{percent((cached & ~hottest).sum() / slots)} of the cache", 1, 0),
@@ -459,9 +472,9 @@ def cache_contents(visits: Any, hottest: Any, cached: Mapping[str, Any], *, labe
     names = list(cached)
     masks = [np.asarray(mask, dtype=bool) for mask in cached.values()]
     kinds = (
-        ("among the hottest: optimal keeps it", hottest, palette.HOPS[2]),
+        ("among the hottest: optimal keeps it", (visits > 0) & hottest, palette.HOPS[2]),
         ("read, but not often enough", (visits > 0) & ~hottest, palette.HOPS[4]),
-        ("never read in these epochs", (visits == 0) & ~hottest, palette.LOST),
+        ("never read in these epochs", visits == 0, palette.LOST),
     )
     fig = Sketch()
     for name, kind, color in kinds:
@@ -518,6 +531,7 @@ def epoch_similarities(similarity: Any, *, top: float = 0.1, label: str = "") ->
         )
     )
     others = shares[~np.eye(n, dtype=bool)]
+    others = others[np.isfinite(others)]  # an epoch without reads is like none
     mean = f"mean of different epochs {others.mean():.1f} %" if len(others) else ""
     subtitle = " · ".join(filter(None, [label, f"hottest {percent(top)}", mean]))
     finish(fig, "Similarity of epochs (%)", subtitle, height=400, showlegend=False)

@@ -55,6 +55,9 @@ def test_the_marker_lies_on_the_curves_and_the_legend_says_how_high():
     assert [t.name for t in figure.data if t.showlegend is not False] == [m.name for m in marks]
     assert marks[1].name == "Degree: 50 %" and marks[3].name == "PreSC#1 shrunk: 76 %"
     assert figure.layout.shapes[0].x0 == pytest.approx(30)
+    for beyond in (-0.1, 1.1):
+        with pytest.raises(ValueError, match="marker must lie within ratios"):
+            figures.hit_rates(RATIOS, RATES, marker=beyond)
 
 
 def test_a_curve_of_another_length_is_an_error():
@@ -197,6 +200,25 @@ def test_the_lines_part_the_kinds():
             assert (y > level.y0) == (trace.name.startswith(("only PreSC", "both")))
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("share", [0.01, 0.25, 0.9])
+def test_lines_lie_between_the_coldest_that_is_cached_and_the_next(whole, share):
+    """Scores close together, of which many lie in one bin."""
+    rng = np.random.default_rng(1)
+    score = rng.permutation(1000) + 5000.0 if whole else rng.random(1000) + 0.5
+    cached = figures.cached_mask(np.argsort(-score), share)
+    figure = scatter(across=score, up=score, cached=(cached, cached), visits=np.ones(1000, int), why=None)
+    upright = figure.layout.shapes[0].x0
+    for trace in figure.data:
+        assert ((np.array(trace.x) > upright) == trace.name.startswith("both")).all()
+    figure = against(score=score, visits=score, cached=cached, hottest=cached)
+    (heat,), (line, level) = figure.data, figure.layout.shapes
+    counts, x, y = np.asarray(heat.customdata), np.asarray(heat.x), np.asarray(heat.y)
+    assert (
+        counts[:, x[:-1] >= line.x0 - 1e-9].sum() == counts[y[:-1] >= level.y0 - 1e-9].sum() == cached.sum()
+    )
+
+
 def test_many_vertices_are_thinned_where_they_are_dense():
     rng = np.random.default_rng(1)
     degree = np.floor(rng.pareto(1.0, 50_000) + 1)
@@ -227,6 +249,8 @@ def test_contents_of_the_caches_add_up():
     shares = {trace.name.split()[0]: trace.x for trace in figure.data}
     assert shares["among"] == (50, 100) and shares["read,"] == (0, 0) and shares["never"] == (50, 0)
     assert figure.layout.barmode == "stack" and "(%)" in figure.layout.xaxis.title.text
+    roomy = figures.cache_contents(VISITS, np.ones(6, bool), {"Optimal": np.ones(6, bool)})
+    assert [trace.x[0] for trace in roomy.data] == pytest.approx([400 / 6, 0, 200 / 6])  # nobody reads two
     empty = figures.cache_contents(VISITS, HOTTEST, {"none": np.zeros(6, bool)})
     assert [trace.x for trace in empty.data] == [(0,)] * 3
 
@@ -238,6 +262,8 @@ def test_similarities_with_the_mean_of_different_epochs():
     assert "toy" in title and "hottest 10\u00a0%" in title and "mean of different epochs 70.0 %" in title
     assert figure.data[0].y[0] == "epoch 1" and figure.layout.yaxis.autorange == "reversed"
     assert "mean" not in figures.epoch_similarities([[1.0]]).layout.title.text
+    unread = figures.epoch_similarities([[1, 0.8], [np.nan, np.nan]]).layout.title.text
+    assert "mean of different epochs 80.0 %" in unread
     with pytest.raises(ValueError, match="similarity must be a square matrix"):
         figures.epoch_similarities(np.ones((2, 3)))
 

@@ -16,7 +16,8 @@ from gnnsample_lab.graph.sources.hashing import hashed
 def labels(values: np.ndarray, num_nodes: int, num_classes: int, where: str) -> np.ndarray:
     """int64[N], or int64[N, tasks], of class numbers that may be stored as floats.
 
-    Where OGB has no label for a vertex, as for most of ogbn-papers100M, the number is NaN; it becomes -1.
+    Where OGB has no label for a vertex, as for most of ogbn-papers100M, the number is NaN; it becomes -1. Of several
+    tasks none may be missing.
 
     Args:
         values: one row per vertex; of one column or several tasks.
@@ -37,6 +38,8 @@ def labels(values: np.ndarray, num_nodes: int, num_classes: int, where: str) -> 
     if values.dtype.kind not in "iufb":
         raise CorruptDataError(f"{where} must hold class numbers (got dtype {values.dtype})")
     if values.dtype.kind == "f":
+        if values.ndim == 2:
+            _refuse(np.isnan(values), values, "be 0 or 1 in every column, none missing", where)
         values = np.where(np.isnan(values), -1, values)
         _refuse(values != np.rint(values), values, "be whole numbers", where)
     limit = 2 if values.ndim == 2 else num_classes if num_classes > 0 else 2**62

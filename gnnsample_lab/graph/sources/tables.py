@@ -84,7 +84,7 @@ def numbers(path: Path, *, rows: int, empty_is_nan: bool = False) -> np.ndarray:
         FileNotFoundError, CorruptDataError: as :func:`integers`.
     """
     with reading(path, "text with numbers"):
-        frame = _frame(path, rows, ",", [*_NAN, ""] if empty_is_nan else _NAN, None)
+        frame = _frame(path, rows, ",", [*_NAN, ""] if empty_is_nan else _NAN, None, blank_rows=True)
         wrong = next((i for i, dtype in enumerate(frame.dtypes) if dtype.kind not in "iuf"), None)
         if wrong is not None:
             import pandas
@@ -158,25 +158,34 @@ def _without_indented_comments(path: Path) -> bytes | None:
 
 def _frame(
     path: Path, rows: int | None, sep: str, nan: list[str], use: int | None, has_header: bool = False,
-    plain: bytes | None = None,
+    plain: bytes | None = None, blank_rows: bool = False,
 ) -> Any:  # fmt: skip
-    """``plain``: what the file holds, where that is not to be read from it."""
+    """``plain``: what the file holds, where that is not to be read from it; ``blank_rows``: a blank line is a row, or
+    those behind it would move up to other vertices."""
     import pandas
 
     packed = path.suffix == ".gz" and plain is None
     if path.stat().st_size == 0:
         raise CorruptDataError(f"{path} is empty")
-    try:
-        # One row more than expected tells a file that is too long, however long it is.
+
+    def read(most: int | None) -> Any:
         return pandas.read_csv(
             path if plain is None else io.BytesIO(plain), sep=sep, header=None, engine="c", low_memory=False,
             comment=None if sep == "," else "#",
             # Further columns of a list may hold any text: a quotation mark there would swallow the lines behind it.
             quoting=csv.QUOTE_MINIMAL if sep == "," else csv.QUOTE_NONE,
             compression="gzip" if packed else None, keep_default_na=False, na_values=nan,
-            nrows=None if rows is None else rows + 1, usecols=None if use is None else list(range(use)),
-            skiprows=int(has_header),
+            nrows=most, usecols=None if use is None else list(range(use)), skiprows=int(has_header),
+            skip_blank_lines=not blank_rows,
         )  # fmt: skip
+
+    try:
+        # One row more than expected tells a file that is too long, however long it is.
+        frame = read(None if rows is None else rows + 1)
+        kept, least = len(frame), rows or 0
+        while blank_rows and kept > least and all(v in ("", None) or v != v for v in frame.iloc[kept - 1]):
+            kept -= 1  # blank lines at the end are no rows
+        return frame if kept == len(frame) else read(kept)
     except pandas.errors.EmptyDataError:
         if next(_lines(path), None) is None:
             raise CorruptDataError(f"{path} is empty") from None

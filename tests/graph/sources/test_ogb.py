@@ -195,6 +195,38 @@ def test_vertices_without_a_label_are_nan_as_in_ogb(tmp_path, ogb_folders):
     assert load("ogbn-arxiv", tmp_path).label.tolist() == [3, -1] * 15
 
 
+def test_a_blank_line_is_a_vertex_without_a_label(tmp_path, ogb_folders):
+    """Left out, it would give every vertex behind it the next one's label; at the end of a file it is nothing."""
+    folder = tmp_path / "ogb" / "ogbn_arxiv"
+    ogb_folders.node_property(folder)
+    with gzip.open(folder / "raw" / "node-label.csv.gz", "wt") as handle:
+        handle.write("\n".join(["3", ""] * 15) + "\n\n\n")
+    assert load("ogbn-arxiv", tmp_path).label.tolist() == [3, -1] * 15
+    with gzip.open(folder / "raw" / "node-label.csv.gz", "wt") as handle:
+        handle.write("\n".join(["3"] * 5 + [""] + ["3"] * 25) + "\n")
+    with pytest.raises(CorruptDataError, match=r"node-label.csv.gz must have 30 lines .got more"):
+        load("ogbn-arxiv", tmp_path)
+
+
+def test_a_blank_line_among_features_is_an_error(tmp_path, ogb_folders):
+    folder = tmp_path / "ogb" / "ogbn_arxiv"
+    ogb_folders.node_property(folder)
+    with gzip.open(folder / "raw" / "node-feat.csv.gz", "wt") as handle:
+        handle.write("\n".join(["1,2"] * 3 + [""] + ["1,2"] * 27) + "\n")
+    with pytest.raises(CorruptDataError, match=r"node-feat.csv.gz line 4 column 1 must hold numbers"):
+        load("ogbn-arxiv", tmp_path)
+
+
+def test_a_task_without_a_label_is_named(tmp_path, ogb_folders):
+    folder = tmp_path / "ogb" / "ogbn_proteins"
+    ogb_folders.node_property(folder, split="species")
+    tasks = np.zeros((30, 112))
+    tasks[7, 3] = np.nan
+    ogb_folders.write_csv(folder / "raw" / "node-label.csv.gz", tasks)
+    with pytest.raises(CorruptDataError, match="0 or 1 in every column, none missing .got nan for vertex 7"):
+        load("ogbn-proteins", tmp_path)
+
+
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
