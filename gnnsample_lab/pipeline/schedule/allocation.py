@@ -19,7 +19,8 @@ def trainer_time(extract_s: float, train_s: float, pipelined: bool = True) -> fl
     """T_t: seconds between two mini-batches that leave a trainer (GNNLab, sections 5.3 and 7.3).
 
     Args:
-        extract_s, train_s: seconds of the stages for a mini-batch.
+        extract_s, train_s: seconds of the stages for a mini-batch; the trainer's copies of samples count as extraction,
+            its exchange of gradients as training.
         pipelined: whether a trainer extracts the next mini-batch while it trains: then the longer stage counts,
             else both.
 

@@ -235,8 +235,9 @@ def _factored(run: _Run, options: dict[str, Any]) -> None:
     run.roles = ["sampler"] * samplers + ["trainer"] * trainers
     samples = run.queue(GLOBAL, options["capacity"], samplers)
     mean, get_s = run.times.mean, run.costs.get_s
-    trainer_s = trainer_time(mean("extract") + get_s, mean("train"), pipelined)
-    standby_s = get_s + mean("standby_extract") + mean("train")
+    step_s = mean("train") + run.costs.update_s  # a trainer exchanges gradients before it trains again
+    trainer_s = trainer_time(mean("extract") + get_s, step_s, pipelined)
+    standby_s = get_s + mean("standby_extract") + step_s
 
     def sampler(gpu: int) -> Process:
         yield from run.sampling(gpu, "sampler", samples)
@@ -423,7 +424,8 @@ def _split(
 ) -> tuple[int, bool]:
     """Samplers of the factored executor, and whether they switch."""
     if samplers is None:
-        trainer_s = trainer_time(times.mean("extract") + costs.get_s, times.mean("train"), pipelined)
+        step_s = times.mean("train") + costs.update_s
+        trainer_s = trainer_time(times.mean("extract") + costs.get_s, step_s, pipelined)
         sample_s = times.mean("sample") + costs.put_s
         samplers = num_samplers(gpus, sample_s, trainer_s, keep_trainer=not switching)
     if switching is None:

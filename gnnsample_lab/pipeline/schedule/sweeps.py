@@ -148,7 +148,7 @@ def splits(
     times, gpus = _times("times", times), checks.whole("gpus", gpus, 1, MAX_GPUS)
     around = _around(costs)
     sample_s = times.mean("sample") + around.put_s
-    trainer_s = trainer_time(times.mean("extract") + around.get_s, times.mean("train"))
+    trainer_s = trainer_time(times.mean("extract") + around.get_s, times.mean("train") + around.update_s)
     rows = []
     for m in _counts("samplers", samplers):
         for n in range(1, gpus - m + 1):
@@ -202,9 +202,9 @@ def allocation_sweep(
     """
     times, gpus = _times("times", times), checks.whole("gpus", gpus, 2, MAX_GPUS)
     around = _around(costs)
-    extract_s = times.mean("extract") + around.get_s
-    trainer_s = trainer_time(extract_s, times.mean("train"))
-    standby_s = around.get_s + times.mean("standby_extract") + times.mean("train")
+    step_s = times.mean("train") + around.update_s
+    trainer_s = trainer_time(times.mean("extract") + around.get_s, step_s)
+    standby_s = around.get_s + times.mean("standby_extract") + step_s
     rule = num_samplers(gpus, times.mean("sample") + around.put_s, trainer_s, keep_trainer=True)
     holds = times.batches if capacity is None else capacity
     options: dict[str, Any] = {"gpus": gpus, "staleness": staleness, "costs": costs, "capacity": holds}

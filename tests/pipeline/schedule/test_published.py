@@ -359,8 +359,9 @@ def test_every_split_with_and_without_switching() -> None:
         allocation_sweep(times, gpus=1)
 
 
-def test_the_formula_counts_hand_overs_wherever_it_is_asked() -> None:
-    times, costs = stage_times(1.0, 0.5, 2.0, batches=24), Costs(put_s=3.0, get_s=0.5)
+@pytest.mark.parametrize("costs", [Costs(put_s=3.0, get_s=0.5), Costs(update_s=5.0)])
+def test_the_formula_counts_what_surrounds_the_stages_wherever_it_is_asked(costs: Costs) -> None:
+    times = stage_times(1.0, 0.5, 2.0, batches=24)
     (of_splits,) = {
         row["samplers"]
         for row in splits(times, gpus=8, samplers=range(1, 8), costs=costs).rows
@@ -372,3 +373,12 @@ def test_the_formula_counts_hand_overs_wherever_it_is_asked() -> None:
     assert of_splits == of_sweep == simulate(times, "factored", gpus=8, costs=costs).settings["samplers"]
     with pytest.raises(TypeError, match="costs must be Costs"):
         splits(times, costs=3)  # type: ignore[arg-type]
+
+
+def test_profits_count_the_exchange_of_gradients() -> None:
+    times, longer = (stage_times(1.0, 0.5, train_s, batches=24) for train_s in (2.0, 7.0))
+    apart, together = (
+        allocation_sweep(times, gpus=4, staleness=None, costs=Costs(update_s=5.0)),
+        allocation_sweep(longer, gpus=4, staleness=None),
+    )
+    assert apart.rows == together.rows

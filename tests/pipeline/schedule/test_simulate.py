@@ -294,6 +294,35 @@ def test_the_default_split_follows_the_formula() -> None:
     assert simulate(slow, "factored", gpus=4, switching=True).roles.count("sampler") == 4
 
 
+@pytest.mark.parametrize(("pipelined", "samplers"), [(True, 2), (False, 1)])
+def test_the_default_split_counts_the_exchange_of_gradients(pipelined: bool, samplers: int) -> None:
+    """A trainer exchanges gradients before it trains again: the split is that of a training as long as both."""
+    times, together = stage_times(1, 1, 1, batches=64), stage_times(1, 1, 6, batches=64)
+    options: dict[str, Any] = {"gpus": 8, "staleness": None, "pipelined": pipelined}
+    found = simulate(times, "factored", costs=Costs(update_s=5), **options)
+    longer = simulate(together, "factored", **options)
+    assert found.settings["samplers"] == longer.settings["samplers"] == samplers
+    assert (
+        found.epoch_s
+        == longer.epoch_s
+        < simulate(times, "factored", costs=Costs(update_s=5), samplers=4, **options).epoch_s
+    )
+
+
+def test_switching_counts_the_exchange_of_gradients() -> None:
+    """As many samples go to standby trainers as where training is longer by the exchange."""
+    for update_s in (0, 5):
+        options: dict[str, Any] = {"gpus": 4, "samplers": 1, "switching": True, "staleness": None}
+        apart = simulate(
+            stage_times(0.5, 1, 1, batches=16, standby_extract_s=3),
+            "factored",
+            costs=Costs(update_s=update_s),
+            **options,
+        )
+        times = stage_times(0.5, 1, 1 + update_s, batches=16, standby_extract_s=3)
+        assert apart.switched == simulate(times, "factored", **options).switched
+
+
 def test_the_same_inputs_give_the_same_timeline() -> None:
     times = drawn(30, 3)
     a, b = (
