@@ -125,7 +125,8 @@ class GpuModel:
         units, execution: see :class:`UnitCost` and :class:`Execution`; ``execution`` is keyed by strategy.
         fit_error: empty for numbers that were not fitted; see :func:`gnnsample_lab.gpu_model.fit.fit`.
         recorded_over_modelled: strategy -> recorded over modelled time of whole runs, see
-            :mod:`gnnsample_lab.gpu_model.run_error`; empty where no run was recorded.
+            :mod:`gnnsample_lab.gpu_model.run_error`; empty where no run was recorded. Those of a preset do not hold
+            for a copy with other numbers: give it its own.
     """
 
     key: str
@@ -158,6 +159,11 @@ class GpuModel:
             value = getattr(self, f.name)
             if f.name.endswith(("_us", "_gbps")) and not value >= 0:
                 raise ValueError(f"{f.name} must not be negative (got {value})")
+        for strategy, ratios in self.recorded_over_modelled.items():
+            if not all(0 < ratio < float("inf") for ratio in ratios):
+                raise ValueError(
+                    f"recorded_over_modelled[{strategy!r}] must hold ratios above 0 (got {ratios})"
+                )
         missing = sorted(set(PLANS) - set(self.execution))
         if missing:
             raise ValueError(f"execution must name every strategy (missing {', '.join(missing)})")

@@ -5,20 +5,28 @@ tasks of a recorded run are replayed, and its time over the modelled one is kept
 (``GpuModel.recorded_over_modelled``). The error of a strategy is the largest factor between the two among its runs. A
 strategy that was not recorded has the largest factor of all strategies.
 
+Ratios hold for the numbers that they were found with: a preset whose numbers were changed has none, unless it was given
+ratios of its own. A trace of another model than a preset carries that model's ratios in its ``meta``.
+
 The error of the fit (``GpuModel.fit_error``) is another thing: it is that of the kernels alone, by the GPU's clock.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gnnsample_lab.gpu_model.model import PLANS, GpuModel, presets
 from gnnsample_lab.traces import SampleTrace
 
 ENOUGH = 1.25
 """Largest factor between recorded and modelled runs of a strategy up to which its modelled times are shown."""
+
+
+CARRIED = "recorded_over_modelled"
+"""Entry of ``meta`` of a trace that was modelled by no preset: the ratios of its model, in JSON."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +77,51 @@ def _most_tasks(num_seeds: int, fanouts: tuple[int, ...]) -> int | None:
 
 
 @functools.lru_cache(maxsize=1)
+def _presets() -> dict[str, GpuModel]:
+    return presets()
+
+
 def _recorded() -> dict[str, dict[str, list[float]]]:
-    return {model.name: model.recorded_over_modelled for model in presets().values()}
+    return {model.name: model.recorded_over_modelled for model in _presets().values()}
+
+
+def carried(model: GpuModel) -> dict[str, str]:
+    """What ``meta`` of a trace must have for :func:`run_error` to know the model's ratios; nothing for a preset."""
+    preset = _presets().get(model.key)
+    if preset is not None and replace(model, source=preset.source, fit_error=preset.fit_error) == preset:
+        return {}
+    ratios = model.recorded_over_modelled
+    # A copy of a preset with other numbers has the preset's ratios still, but they were not found with these numbers.
+    inherited = any(ratios == other.recorded_over_modelled for other in _presets().values())
+    return {CARRIED: json.dumps({} if inherited else ratios)}
+
+
+def _ratios(trace: SampleTrace) -> dict[str, list[float]]:
+    """Strategy -> recorded over modelled time, for the model of a trace."""
+    text = trace.meta.get(CARRIED)
+    if text is None:
+        return _recorded().get(trace.device_name, {})
+    try:
+        found = {name: [float(ratio) for ratio in group] for name, group in json.loads(str(text)).items()}
+    except (AttributeError, TypeError, ValueError):
+        found = {"": [0.0]}
+    if not all(0 < ratio < float("inf") for group in found.values() for ratio in group):
+        raise ValueError(
+            f"meta[{CARRIED!r}] must map strategies to lists of ratios above 0, in JSON (got {text!r})"
+        )
+    return found
 
 
 def run_error(trace: SampleTrace) -> RunError | None:
-    """The error of a trace's times; None for a measured trace, and for a GPU of which no run was recorded."""
-    ratios = _recorded().get(trace.device_name) if trace.origin == "modelled" else None
+    """The error of a trace's times; None for a measured trace, and for a GPU model of which no run was recorded."""
+    if trace.origin != "modelled":
+        return None
+    ratios = {name: group for name, group in _ratios(trace).items() if group}
     if not ratios:
         return None
     own = trace.strategy in ratios
-    some = ratios[trace.strategy] if own else sorted(r for group in ratios.values() for r in group)
-    return RunError(tuple(some), own)
+    some = ratios[trace.strategy] if own else [ratio for group in ratios.values() for ratio in group]
+    return RunError(tuple(sorted(some)), own)
 
 
 def interval_us(trace: SampleTrace) -> tuple[float, float]:
@@ -114,6 +155,10 @@ def in_words(trace: SampleTrace) -> str:
     if trace.origin == "measured":
         return ""
     error = run_error(trace)
+    if error is None and CARRIED in trace.meta:
+        return (
+            f"No recorded run was compared with this model of {trace.device_name}, so its error is not known."
+        )
     if error is None:
         return f"No run was recorded on {trace.device_name}, so the model's error is not known."
     low, high = f"{error.ratios[0]:.1f}", f"{error.ratios[-1]:.1f}"
@@ -134,8 +179,12 @@ NO_SCALE = "modelled time, without a scale"
 
 def in_short(traces: Iterable[SampleTrace]) -> str:
     """The error of modelled traces, for the line under a title; empty where none is modelled with a known error."""
-    factors = sorted(error.factor for error in map(run_error, traces) if error is not None)
+    errors = [run_error(trace) for trace in traces if trace.origin == "modelled"]
+    factors = sorted(error.factor for error in errors if error is not None)
     if not factors:
         return ""
     low, high = f"{factors[0]:.1f}", f"{factors[-1]:.1f}"
-    return f"time within a factor of {high if low == high else f'{low} to {high}'} of recorded runs"
+    within = f"within a factor of {high if low == high else f'{low} to {high}'} of recorded runs"
+    if len(factors) == len(errors):
+        return f"time {within}"
+    return f"time of {len(factors)} of {len(errors)} modelled runs {within}, error of the rest not known"

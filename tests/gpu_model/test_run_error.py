@@ -7,12 +7,16 @@ import dataclasses
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab import figures
 from gnnsample_lab.gpu_model import run_error as errors
 from gnnsample_lab.gpu_model.fit import load_traces
-from gnnsample_lab.gpu_model.model import get_model
+from gnnsample_lab.gpu_model.model import GpuModel, get_model
 from gnnsample_lab.resources import resource_path
+from gnnsample_lab.sampling.neighbors.schedule import replay
 from gnnsample_lab.traces import SampleTrace
+from gnnsample_lab.traces.storage import load_trace, save_trace
 from tests.handmade_trace import make_trace
+from tests.sampling.neighbors.schedule_samples import random_toy
 
 
 def taking(strategy: str, us: float, origin: str = "modelled", device: str = "NVIDIA H200") -> SampleTrace:
@@ -81,3 +85,51 @@ def test_words_name_the_runs(strategy):
     ratios = get_model("h200").recorded_over_modelled[strategy]
     assert words.startswith("A recorded run of" if len(ratios) == 1 else "Recorded runs of")
     assert f"{ratios[-1]:.1f} times the modelled time" in words
+
+
+def replayed(model: GpuModel | str, strategy: str = "block-bsp") -> SampleTrace:
+    toy = random_toy(1, 60, 300)
+    picks = toy.sample(range(4), (2, 2))
+    return replay(
+        picks, toy.degrees, strategy=strategy, pick="floyd", fanouts=(2, 2), num_nodes=60, gpu=model
+    )[0]
+
+
+def test_a_preset_with_other_numbers_has_no_recorded_error_unless_it_brings_its_own(tmp_path):
+    preset = get_model("h200")
+    assert errors.run_error(replayed(preset)) == errors.run_error(taking("block-bsp", 1))
+    assert errors.CARRIED not in replayed("h200").meta
+    assert errors.run_error(replayed(dataclasses.replace(preset, source="typed in"))) is not None
+    for change in ({"launch_us": 50.0}, {"name": "My GPU"}):
+        altered = replayed(dataclasses.replace(preset, **change))
+        assert errors.run_error(altered) is None
+        assert "this model of" in errors.in_words(altered)
+    own = dataclasses.replace(
+        preset, name="My GPU", recorded_over_modelled={"block-bsp": [1.1, 1.0], "bsp": []}
+    )
+    trace = replayed(own)
+    assert errors.run_error(load_trace(save_trace(trace, tmp_path / "own"))) == errors.RunError(
+        (1.0, 1.1), own=True
+    )
+    assert errors.has_times(trace) and "1.0 to 1.1 times" in errors.in_words(trace)
+    assert errors.run_error(replayed(own, "bsp")) == errors.RunError((1.0, 1.1), own=False)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"bsp": [0]}', '{"bsp": 1}'])
+def test_ratios_of_a_trace_that_are_no_ratios_are_named(text):
+    trace = dataclasses.replace(taking("bsp", 1), meta={errors.CARRIED: text})
+    with pytest.raises(ValueError, match="must map strategies to lists of ratios above 0"):
+        errors.run_error(trace)
+    with pytest.raises(ValueError, match=r"recorded_over_modelled\['bsp'\] must hold ratios above 0"):
+        dataclasses.replace(get_model("h200"), recorded_over_modelled={"bsp": [0.0]})
+
+
+def test_no_factor_is_promised_for_traces_whose_error_is_not_known():
+    known, unknown = taking("persistent", 10), taking("persistent", 10, device="Tesla V100")
+    factor = f"within a factor of {errors.run_error(known).factor:.1f} of recorded runs"
+    assert (
+        errors.in_short([known]) == errors.in_short([known, taking("bsp", 1, "measured")]) == f"time {factor}"
+    )
+    words = f"time of 1 of 2 modelled runs {factor}, error of the rest not known"
+    assert errors.in_short([unknown, known]) == words
+    assert words in figures.strategy_comparison([known, unknown]).layout.title.text

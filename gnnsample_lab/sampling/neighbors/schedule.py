@@ -95,6 +95,7 @@ def replay(
             ``expand="new"``, or for degrees and fanouts that do not match the picks.
     """
     from gnnsample_lab.gpu_model.run import simulate
+    from gnnsample_lab.gpu_model.run_error import carried
 
     if strategy not in PLANS:
         raise ValueError(f"strategy must be one of {', '.join(PLANS)} (got {strategy!r})")
@@ -151,7 +152,7 @@ def replay(
         fetch_size=fetch_size if has_queue else None,
         completion=completion if has_queue else None,
         copy_bandwidth_gbps=model.copy_bandwidth_gbps,
-        meta={"gpu_model": model.key, **(meta or {})},
+        meta={"gpu_model": model.key, **carried(model), **(meta or {})},
     )
     bounds = work.hop_ptr
     return trace, [timeline.processed[bounds[h] : bounds[h + 1]] for h in range(len(picks))]
