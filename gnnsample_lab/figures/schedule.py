@@ -85,8 +85,10 @@ def schedule_gantt(
         place: what runs the workers, for labels: "rank" where processes share CPUs.
 
     Raises:
-        ValueError: a part that does not lie within the epoch.
+        ValueError: a part that does not lie within the epoch, or an epoch of no time.
     """
+    if not timeline.epoch_s > 0:
+        raise ValueError("timeline must be of an epoch that takes time: one of 0 s cannot be drawn (got 0 s)")
     end = timeline.epoch_s if end_s is None else float(end_s)
     if not 0 <= start_s < end <= timeline.epoch_s * (1 + 1e-9):
         raise ValueError(
@@ -478,9 +480,15 @@ def schedule_switching(sweep: ScheduleSweep) -> go.Figure:
         sweep: of ``lab.schedule.switching``.
 
     Raises:
-        ValueError: another sweep.
+        ValueError: another sweep, or an epoch of no time.
     """
     rows = _rows(sweep, "switching")
+    for row in rows:
+        if not row["with_s"] > 0:
+            raise ValueError(
+                "sweep must hold epochs that take time: one of 0 s cannot be drawn "
+                f"(got 0 s with {row['trainers']} trainers)"
+            )
     fig = Sketch()
     scale = _epoch_axis(fig, [row["without_s"] for row in rows])
     for key, name, color in (

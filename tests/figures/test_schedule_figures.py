@@ -213,3 +213,13 @@ def test_a_queue_is_empty_before_its_first_record() -> None:
     figure = figures.schedule_gantt(dataclasses.replace(run, queues=queues))
     line = next(t for t in figure.data if t.name == "loader queue, all GPUs")
     assert [*line.y][:4] == [1, 2, 1, 2]
+
+
+def test_an_epoch_of_no_time_is_refused_by_name() -> None:
+    nothing = S.stage_times(0, 0, 0, batches=3)
+    with pytest.raises(ValueError, match="timeline must be of an epoch that takes time: .* cannot be drawn"):
+        figures.schedule_gantt(S.simulate(nothing, "serial"))
+    with pytest.raises(
+        ValueError, match="sweep must hold epochs that take time: .* cannot be drawn .*1 trainers"
+    ):
+        figures.schedule_switching(S.switching(nothing, trainers=[1]))

@@ -323,12 +323,17 @@ def fit_host_share(runs: Sequence[Any], *, steps: int = 100) -> float:
         runs: as for ``model_error``. steps: steps of the grid from 0 to 1.
 
     Raises:
-        TypeError, ValueError: as ``model_error``, or a grid without steps.
+        TypeError, ValueError: as ``model_error``, a grid without steps, or a run whose modelled epoch takes no time.
     """
     steps = checks.whole("steps", steps, 1, 10_000)
 
     def distance(share: float) -> float:
         rows = model_error(runs, costs=Costs(host_share=share)).rows
+        for row in rows:
+            if not row.modelled_s > 0:  # it has no logarithm
+                raise ValueError(
+                    f"runs must have stages that take time: an epoch of 0 s cannot be fitted (got {row.name!r})"
+                )
         return float(np.mean([math.log(row.modelled_s / row.measured_s) ** 2 for row in rows]))
 
     return min((step / steps for step in range(steps + 1)), key=distance)

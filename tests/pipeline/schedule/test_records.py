@@ -158,6 +158,14 @@ def test_the_share_of_the_link_is_found_again() -> None:
     assert model_error(runs, costs=truth).mean < 1e-12 < model_error(runs).mean
 
 
+def test_a_run_of_no_time_cannot_be_fitted() -> None:
+    run = {"name": "idle", "executor": "serial", "times": stage_times(0, 0, 0, batches=3), "epoch_s": 1.0}
+    with pytest.raises(
+        ValueError, match="runs must have stages that take time: .* cannot be fitted .*'idle'"
+    ):
+        fit_host_share([run], steps=2)
+
+
 def trained(executor: str, events: list[StageEvent], tasks: int, **settings: Any) -> TrainResult:
     sums = {
         f"{stage}_us": sum(e.end_us - e.start_us for e in events if e.stage == stage)
