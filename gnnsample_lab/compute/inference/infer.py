@@ -427,7 +427,6 @@ class Inference:
         Raises:
             ValueError: they do.
         """
-
         if self.relu_between or len(self.steps) < 2:
             return
         x = self._small_rows(self.widths[0].result)

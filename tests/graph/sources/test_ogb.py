@@ -202,18 +202,21 @@ def test_a_blank_line_is_a_vertex_without_a_label(tmp_path, ogb_folders):
     with gzip.open(folder / "raw" / "node-label.csv.gz", "wt") as handle:
         handle.write("\n".join(["3", ""] * 15) + "\n\n\n")
     assert load("ogbn-arxiv", tmp_path).label.tolist() == [3, -1] * 15
-    with gzip.open(folder / "raw" / "node-label.csv.gz", "wt") as handle:
-        handle.write("\n".join(["3"] * 5 + [""] + ["3"] * 25) + "\n")
-    with pytest.raises(CorruptDataError, match=r"node-label.csv.gz must have 30 lines .got more"):
-        load("ogbn-arxiv", tmp_path)
 
 
-def test_a_blank_line_among_features_is_an_error(tmp_path, ogb_folders):
+@pytest.mark.parametrize(
+    ("file", "line", "match"),
+    [
+        ("node-label", "3", r"node-label.csv.gz must have 30 lines .got more"),
+        ("node-feat", "1,2", r"node-feat.csv.gz line 6 column 1 must hold numbers"),
+    ],
+)
+def test_a_blank_line_too_many_is_an_error(tmp_path, ogb_folders, file, line, match):
     folder = tmp_path / "ogb" / "ogbn_arxiv"
     ogb_folders.node_property(folder)
-    with gzip.open(folder / "raw" / "node-feat.csv.gz", "wt") as handle:
-        handle.write("\n".join(["1,2"] * 3 + [""] + ["1,2"] * 27) + "\n")
-    with pytest.raises(CorruptDataError, match=r"node-feat.csv.gz line 4 column 1 must hold numbers"):
+    with gzip.open(folder / "raw" / f"{file}.csv.gz", "wt") as handle:
+        handle.write("\n".join([line] * 5 + [""] + [line] * 25) + "\n")
+    with pytest.raises(CorruptDataError, match=match):
         load("ogbn-arxiv", tmp_path)
 
 
