@@ -8,9 +8,15 @@ with zeros. All replicas of the model make the same update and stay equal, bit f
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable
+from statistics import median
+from types import SimpleNamespace
 from typing import Any, NamedTuple
+
+EXCHANGES = 24
+"""Exchanges that :func:`exchange_s` times; the first quarter of them does not count."""
 
 
 class Round(NamedTuple):
@@ -197,3 +203,40 @@ class RoundExchange:
             self._optimizer.step()
             self._applied(Round((told[here, 0] - 1).tolist(), sums[here.to(sums.device)]))
         return int(told[:, 1].sum()) == self._count
+
+
+def exchange_s(
+    device: str, size: int, group: Any, control: Any, index: int, count: int, *, by_rounds: bool
+) -> float:
+    """Median seconds in which trainers add up gradients and tell each other what they trained on, with nothing else
+    to do; all of them call it.
+
+    Args:
+        device: of this trainer. size: gradients, fp32.
+        group, control, index, count: as for :class:`RoundExchange`.
+        by_rounds: mini-batches of their own (:class:`RoundExchange`), else slices of the same ones.
+    """
+    import torch
+
+    model = torch.nn.Module()
+    model.weight = torch.nn.Parameter(torch.zeros(size, device=device))
+    # An optimiser that does nothing: its step is part of training, which is timed on one GPU.
+    idle = SimpleNamespace(step=lambda: None)
+    zero = torch.zeros((), device=device)
+    exchange: Any = SliceExchange(model, idle, group)
+    if by_rounds:
+        exchange = RoundExchange(model, idle, group, control, index, count)
+    times = []
+    for number in range(EXCHANGES):
+        model.weight.grad = torch.zeros_like(model.weight)
+        if device != "cpu":
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        if by_rounds:
+            exchange.step(number, zero, zero + 1)
+        else:
+            exchange.step(zero, zero + 1)
+        if device != "cpu":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    return median(times[EXCHANGES // 4 :])

@@ -19,6 +19,7 @@ from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import hottest_first, rows_in, rows_of_ratio
 from gnnsample_lab.pipeline.captured import is_captured
 from gnnsample_lab.pipeline.clock import StageClock
+from gnnsample_lab.pipeline.exchange import exchange_s
 from gnnsample_lab.pipeline.executors import Stages, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Member, Split, Swaps
 from gnnsample_lab.pipeline.factored.slots import OwnSlots, PeerSlots, header_of, pack
@@ -28,6 +29,7 @@ from gnnsample_lab.pipeline.plan import EpochPlan
 from gnnsample_lab.pipeline.records import EpochRecord, RankMemory
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
 from gnnsample_lab.pipeline.trainer import Trainer
+from gnnsample_lab.sampling.neighbors.spec import checked_fanouts
 
 from .budget import bytes_of, cache_bytes, kept_to, within_budget
 from .features import (
@@ -79,7 +81,8 @@ def train_factored(
         with rank.stage("prepare"):
             known = rank.world_size if options["swap"] else options["samplers"]
             times = _measured(rank, graph, given, device, known, slots, options["handover"])
-            split = _split(rank.world_size, options, times)
+            update_s = 0.0 if times is None else _exchange_s(rank, graph, given)
+            split = _split(rank.world_size, options, times, update_s)
             split.check_capacity(job["batches"])
             member, ratio, kernel, notes = _member(rank, graph, given, device, split, address, slots)
         trainer = member.trainer
@@ -115,7 +118,9 @@ def train_factored(
         "handover": split.handover, "swap": split.swap,
         "staleness": split.staleness, "pipelined": split.pipelined, "capacity": split.queue_capacity(),
         "budget_gb": given["budget_gb"], "cache_gb": given["cache_gb"],
-        "trial_us": None if times is None else {name: s * 1e6 for name, s in zip(TRIAL, times, strict=True)},
+        "trial_us": None if times is None else {
+            name: s * 1e6 for name, s in zip((*TRIAL, "update"), (*times, update_s), strict=True)
+        },
     }  # fmt: skip
     return {
         "records": records, "setup_us": setup_us, "ratio": ratio, "settings": settings,
@@ -138,14 +143,14 @@ def _memory(member: Member, records: list[EpochRecord]) -> RankMemory:
     return found._replace(topology=member.swaps.topology, cache=member.swaps.cache)
 
 
-def _split(ranks: int, options: dict[str, Any], times: list[float] | None) -> Split:
+def _split(ranks: int, options: dict[str, Any], times: list[float] | None, update_s: float) -> Split:
     samplers, switching = options["samplers"], options["switching"]
     if options["swap"]:
         samplers, switching = ranks, True
     if samplers is None:
         assert times is not None
         sample_s, put_s, get_s, extract_s, train_s = times
-        trainer_s = trainer_time(get_s + extract_s, train_s, options["pipelined"])
+        trainer_s = trainer_time(get_s + extract_s, train_s + update_s, options["pipelined"])
         samplers = num_samplers(ranks, sample_s + put_s, trainer_s, keep_trainer=not switching)
     if switching is None:
         switching = samplers == ranks
@@ -166,6 +171,31 @@ def _measured(
         rank, slots / "trial.npy", lambda: np.array(trial_times(graph, given, device, handover))
     ).tolist()
     return times
+
+
+def _exchange_s(rank: Any, graph: Any, given: dict[str, Any]) -> float:
+    """Seconds in which trainers exchange gradients, where one rank samples and all others train; 0 of one trainer.
+
+    How many train is not known yet. The time hardly depends on it: a ring sends all but the same bytes.
+    """
+    import torch
+    import torch.distributed as dist
+
+    from .train import _model_options, built_model
+
+    trainers = rank.world_size - 1
+    if trainers < 2:
+        return 0.0
+    layers = len(checked_fanouts(given["fanouts"]))
+    model = built_model(given["model"], graph, given["hidden"], layers, None, _model_options(given))
+    size = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    group, control = _groups_of(rank, tuple(range(1, rank.world_size)))
+    mine = 0.0
+    if rank.index:
+        mine = exchange_s(rank.device, size, group, control, rank.index - 1, trainers, by_rounds=True)
+    longest = torch.tensor(mine, dtype=torch.float64, device=rank.device)
+    dist.all_reduce(longest, dist.ReduceOp.MAX, group=rank.group)
+    return float(longest)
 
 
 def _from_zero(rank: Any, file: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
@@ -340,7 +370,17 @@ def _member(
             f"caches of standby trainers hold {standby:.0%} of the vertices: the topology is there, too"
         )
     return (
-        Member(rank, split, trainer, marker, _model_groups(rank, split), address, slots, peers, swaps),
+        Member(
+            rank,
+            split,
+            trainer,
+            marker,
+            _groups_of(rank, tuple(split.replicas)),
+            address,
+            slots,
+            peers,
+            swaps,
+        ),
         marked,
         kernel,
         tuple(notes),
@@ -436,15 +476,14 @@ def _scores(order: np.ndarray | None, num_nodes: int, ratio: float) -> np.ndarra
     return scores
 
 
-def _model_groups(rank: Any, split: Split) -> tuple[Any, Any]:
-    """Process groups of the ranks with a model: for gradients, and for who trained on what. Kept by warm ranks."""
+def _groups_of(rank: Any, members: tuple[int, ...]) -> tuple[Any, Any]:
+    """Process groups of these ranks: for gradients, and for who trained on what. Kept by warm ranks."""
     kept = _groups.setdefault(rank, {})
-    replicas = tuple(split.replicas)
-    if replicas not in kept:
-        others = [r for r in range(rank.world_size) if r not in replicas]
-        parts = [replicas, others] if others else [replicas]
-        kept[replicas] = tuple(rank.another_group(backend, parts=parts) for backend in (None, "gloo"))
-    found: tuple[Any, Any] = kept[replicas]
+    if members not in kept:
+        others = [r for r in range(rank.world_size) if r not in members]
+        parts = [members, others] if others else [members]
+        kept[members] = tuple(rank.another_group(backend, parts=parts) for backend in (None, "gloo"))
+    found: tuple[Any, Any] = kept[members]
     return found
 
 

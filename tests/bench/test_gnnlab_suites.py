@@ -49,7 +49,7 @@ def session(pair: Any) -> Iterator[Session]:
     torch.set_num_threads(1)
     patch.setenv("LAB_DEVICE", "cpu")
     for module, name, value in (
-        (runs, "STEPS", STEPS), (runs, "HIDDEN", 16), (runs, "EPOCHS", 4), (runs, "EXCHANGES", 4),
+        (runs, "STEPS", STEPS), (runs, "HIDDEN", 16), (runs, "EPOCHS", 4),
         (convergence, "QUICK_EPOCHS", 2), (convergence, "HIDDEN", 16), (preprocessing, "DISK_BYTES", 1 << 20),
     ):  # fmt: skip
         patch.setattr(module, name, value)

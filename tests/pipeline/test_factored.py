@@ -307,7 +307,7 @@ def test_the_number_of_samplers_follows_the_stage_times(graph, three_ranks):
     )
     times = {stage: us / 1e6 for stage, us in found.settings["trial_us"].items()}
     assert times["train"] > 0.1 and min(times.values()) > 0
-    trainer_s = trainer_time(times["get"] + times["extract"], times["train"])
+    trainer_s = trainer_time(times["get"] + times["extract"], times["train"] + times["update"])
     rule = num_samplers(3, times["sample"] + times["put"], trainer_s, keep_trainer=True)
     assert found.settings["samplers"] == rule
 

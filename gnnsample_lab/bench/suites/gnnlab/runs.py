@@ -8,10 +8,8 @@ several GPUs. What no GPU was there for is a row of the model alone, and says "m
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.bench.suites.dsp import crew
 from gnnsample_lab.bench.suites.fastgl.training import require_torch
 from gnnsample_lab.compute.models import make_model
-from gnnsample_lab.pipeline.exchange import RoundExchange, SliceExchange
+from gnnsample_lab.pipeline import exchange
 from gnnsample_lab.pipeline.records import MeasuredTimeline, TrainResult
 from gnnsample_lab.pipeline.schedule import records as schedule_records
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
@@ -42,8 +40,6 @@ STEPS = 48
 HIDDEN = 256
 EPOCHS = 4
 """Of a run; the first warms up and the median of the others counts."""
-EXCHANGES = 24
-"""Exchanges of gradients that are timed, a quarter of them to warm up."""
 GPUS = 8
 """Of GNNLab's machine: as many as the model goes up to."""
 SYSTEMS = ("pyg-cpu", "dgl", "tsota", "gnnlab")
@@ -349,35 +345,12 @@ def exchange_s(session: Session, task: Task) -> float:
 
 def exchange_on_rank(rank: Any, size: int, trainers: int, by_rounds: bool) -> float | None:
     """Median seconds of an exchange of ``size`` gradients among the first ``trainers`` ranks; None on the others."""
-    import torch
-
     everyone = list(range(rank.world_size))
     parts = [part for part in (everyone[:trainers], everyone[trainers:]) if part]
     group, control = rank.another_group(None, parts=parts), rank.another_group("gloo", parts=parts)
     if rank.index >= trainers:
         return None
-    model = torch.nn.Module()
-    model.weight = torch.nn.Parameter(torch.zeros(size, device=rank.device))
-    # An optimiser that does nothing: its step is part of training, which is timed on one GPU.
-    idle = SimpleNamespace(step=lambda: None)
-    zero = torch.zeros((), device=rank.device)
-    exchange: Any = SliceExchange(model, idle, group)
-    if by_rounds:
-        exchange = RoundExchange(model, idle, group, control, rank.index, trainers)
-    times = []
-    for number in range(EXCHANGES):
-        model.weight.grad = torch.zeros_like(model.weight)
-        if rank.device != "cpu":
-            torch.cuda.synchronize()
-        began = time.perf_counter()
-        if by_rounds:
-            exchange.step(number, zero, zero + 1)
-        else:
-            exchange.step(zero, zero + 1)
-        if rank.device != "cpu":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - began)
-    return float(np.median(times[EXCHANGES // 4 :]))
+    return exchange.exchange_s(rank.device, size, group, control, rank.index, trainers, by_rounds=by_rounds)
 
 
 def modelled(session: Session, task: Task, tasks: int | None = None) -> Timeline:
@@ -405,7 +378,7 @@ def resolved(session: Session, task: Task) -> Task:
     if not task.is_factored or task.gpus == 1 or task.samplers is not None:
         return task
     times, costs = stage_inputs(session, task)
-    trainer_s = trainer_time(times.mean("extract") + costs.get_s, times.mean("train"))
+    trainer_s = trainer_time(times.mean("extract") + costs.get_s, times.mean("train") + costs.update_s)
     sample_s = times.mean("sample") + costs.put_s
     samplers = num_samplers(task.gpus, sample_s, trainer_s, keep_trainer=not task.switching)
     return replace(task, samplers=samplers)
