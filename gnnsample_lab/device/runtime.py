@@ -11,6 +11,7 @@ from typing import Any
 
 from gnnsample_lab.checks import shown
 
+from . import pools
 from .locks import Lock, check_process, cuda_is_in_use
 
 lock = Lock()
@@ -101,12 +102,28 @@ def num_sms() -> int:
     return int(device_properties()["multiProcessorCount"])
 
 
+@functools.cache
+def has_virtual_memory() -> bool:
+    """Whether the current GPU's driver can put memory behind addresses that were reserved before; False without one."""
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        return False
+    if not cuda_available():
+        return False
+    import cupy
+
+    asked = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+    status, found = driver.cuDeviceGetAttribute(asked, int(cupy.cuda.Device().id))
+    return int(status) == 0 and bool(found)
+
+
 def gpu_memory() -> tuple[int, int]:
     """``(free, total)`` bytes of the current GPU; blocks that CuPy's pool holds unused count as free."""
     import cupy
 
     free, total = cupy.cuda.Device().mem_info
-    return int(free) + int(cupy.get_default_memory_pool().free_bytes()), int(total)
+    return int(free) + pools.free_bytes(), int(total)
 
 
 def scratch_bytes(given: int | None = None) -> int:

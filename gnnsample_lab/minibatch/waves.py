@@ -12,6 +12,8 @@ import statistics
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from gnnsample_lab.device import pools
+
 NEEDED = 3
 """Timed launches for each number of mini-batches. One launch before them is not timed: it compiles and allocates."""
 AGAIN = 1_000
@@ -64,9 +66,7 @@ class EventClock:
         return float(cupy.cuda.get_elapsed_time(begin, end)) * 1e3
 
     def memory(self) -> int:
-        import cupy
-
-        return int(cupy.get_default_memory_pool().total_bytes())
+        return pools.total_bytes()
 
 
 class Waves:

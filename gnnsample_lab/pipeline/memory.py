@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from gnnsample_lab.device import pools, runtime
 from gnnsample_lab.device.arrays import is_cuda_array
 from gnnsample_lab.device.capturing import wait_for_device
 
@@ -50,23 +51,13 @@ class Held(NamedTuple):
 NOTHING = Held()
 
 
-class GivenBack:
-    """How often (``times``) pools at the limit of a budget gave unused blocks back and tried again.
-
-    Each time the host waits for the GPU: a run that does so in every mini-batch is slow for want of memory.
-    """
-
-    def __init__(self) -> None:
-        self.times = 0
-
-
 def held(device: str) -> Held:
     """The most that has been held since :func:`reset_pools` (PyTorch's peak, CuPy's total); nothing on a CPU."""
     if device == "cpu":
         return NOTHING
     import torch
 
-    return Held(_of_cupy(), int(torch.cuda.max_memory_reserved()), _of_peers())
+    return Held(pools.total_bytes(), int(torch.cuda.max_memory_reserved()), _of_peers())
 
 
 def pool_bytes(device: str) -> int:
@@ -95,68 +86,59 @@ def apart(device: str) -> int:
     import torch
 
     free, total = cupy.cuda.runtime.memGetInfo()
-    return max(0, int(total - free) - _of_cupy() - int(torch.cuda.memory_reserved()) - _of_peers())
+    return max(0, int(total - free) - pools.total_bytes() - int(torch.cuda.memory_reserved()) - _of_peers())
 
 
 def give_back() -> None:
-    """Give unused blocks of CuPy's pool back.
+    """Give unused blocks of CuPy's pools back.
 
     What is made next has blocks of its own then. A block can be given back as a whole only: a cache that lay in a part
     of a large one would keep all of it for as long as the cache stays.
     """
-    import cupy
-
     gc.collect()
     wait_for_device()
-    cupy.get_default_memory_pool().free_all_blocks()
-
-
-_ROUNDED_FROM = 4096
-_SIZES_AN_OCTAVE = 16
-
-
-def rounded(size: int) -> int:
-    """``size`` in bytes, up to the next of 16 sizes between a power of two and the next one."""
-    if size < _ROUNDED_FROM:
-        return size
-    step = (1 << (size - 1).bit_length()) // 2 // _SIZES_AN_OCTAVE
-    return -(-size // step) * step
+    pools.free_all_blocks()
 
 
 @contextlib.contextmanager
-def rounding() -> Iterator[None]:
-    """Inside, CuPy asks its pool for :func:`rounded` sizes, on all threads, and PyTorch's allocator rounds likewise.
+def rounding(most: int | None = None, given_back: pools.GivenBack | None = None) -> Iterator[None]:
+    """Inside, CuPy and PyTorch's allocator ask for few sizes, 16 an octave, on all threads.
 
     Arrays of one mini-batch are a little larger than those of the last one: without that none fits a block that is
     free, and the pools hold half as much again as they need.
-    """
-    import cupy
 
-    allocate = cupy.cuda.get_allocator()
-    cupy.cuda.set_allocator(lambda size: allocate(rounded(size)))
-    try:
-        with torch_rounding():
-            yield
-    finally:
-        cupy.cuda.set_allocator(allocate)
+    Args:
+        most, given_back: of CuPy's pools, as :func:`gnnsample_lab.device.pools.rounding` has them.
+    """
+    with pools.rounding(most, given_back), torch_rounding():
+        yield
 
 
 @contextlib.contextmanager
 def torch_rounding() -> Iterator[None]:
-    """Inside, PyTorch's allocator rounds to 16 sizes an octave, or as the caller has told it to round already.
+    """Inside, PyTorch's allocator rounds to 16 sizes an octave, and its segments grow where the driver can do that.
 
-    What else it was told stays as it is. Blocks that it holds are of the sizes that they had.
+    What it does not use of a segment that cannot grow is lost to larger tensors: three streams took half as much again
+    as a trial of their steps, and were refused memory. What the caller has told it stays as it is. Blocks that it holds
+    are of the sizes that they had.
     """
     tell, told = _allocator_settings()
-    rounds = "roundup_power2_divisions"
-    if rounds in told:
+    wanted = {"roundup_power2_divisions": ("16", "1")}  # inside, and its default
+    if runtime.has_virtual_memory():
+        wanted["expandable_segments"] = ("True", "False")
+    wanted = {name: values for name, values in wanted.items() if name not in told}
+    if not wanted:
         yield
         return
-    tell(",".join(filter(None, (told, f"{rounds}:{_SIZES_AN_OCTAVE}"))))
+    inside, default = (
+        ",".join(filter(None, (told, *(f"{name}:{values[at]}" for name, values in wanted.items()))))
+        for at in (0, 1)
+    )
+    tell(inside)
     try:
         yield
     finally:
-        tell(",".join(filter(None, (told, f"{rounds}:1"))))  # its default; what is left out stays as it was
+        tell(default)  # what is left out stays as it was
         tell(told)
 
 
@@ -194,12 +176,6 @@ def reset_pools() -> None:
     give_back()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-
-
-def _of_cupy() -> int:
-    import cupy
-
-    return int(cupy.get_default_memory_pool().total_bytes())
 
 
 def _of_peers() -> int:

@@ -16,6 +16,7 @@ from gnnsample_lab.checks import choice, flag, is_cuda_array, real, whole
 from gnnsample_lab.compute.fused.sampler import counted_edges
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.capturing import wait_for_device
+from gnnsample_lab.device.pools import GivenBack
 from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.minibatch.export import tensor
 
@@ -26,7 +27,7 @@ from .clock import StageClock
 from .exchange import SliceExchange
 from .factored.slots import OwnSlots
 from .features import CachedSource, FusedSource, MatchedSource, sources_of, summed_picks, totals
-from .memory import NOTHING, GivenBack, Held, held
+from .memory import NOTHING, Held, held
 from .parked import Parking
 from .plan import EpochPlan, NoBatch, copies_of, equal_slice
 from .records import EpochRecord
@@ -344,7 +345,8 @@ class Trainer:
 
     def held(self) -> Held:
         """The most device memory that this run has held, by who holds it."""
-        return held(self.device).less(self.others)
+        now = held(self.device)
+        return now._replace(cupy=max(now.cupy, self.given_back.total_bytes)).less(self.others)
 
     def plan(self, number: int) -> EpochPlan:
         """The mini-batches of epoch ``number`` that have not been trained on."""

@@ -7,13 +7,12 @@ is in :mod:`gnnsample_lab.pipeline.memory`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from gnnsample_lab.checks import real
+from gnnsample_lab.device.pools import GivenBack
 from gnnsample_lab.pipeline.memory import (
     NOTHING,
-    GivenBack,
     Held,
     held,
     reset_pools,
@@ -142,10 +141,9 @@ def kept_to(
     if budget_bytes is None or device == "cpu":
         yield given_back
         return
-    import cupy
     import torch
+    from cupy.cuda.memory import OutOfMemoryError
 
-    pool = cupy.get_default_memory_pool()
     if trains:
         take_workspaces()
     trial = held(device)  # PyTorch's peak is that of a step; CuPy's pool has all that building the cache took
@@ -153,24 +151,18 @@ def kept_to(
     before = Held(held(device).cupy, trial.torch, trial.peers).less(others)
     within_budget(f"graph, cache and model ({before})", before.total, budget_bytes)
     of_cupy, of_torch = limits(budget_bytes, before, working, trains)
-    limit, whole = pool.get_limit(), torch.cuda.mem_get_info()[1]
-    pool.set_limit(size=of_cupy + others.cupy)
-    allocate = cupy.cuda.get_allocator()
-    cupy.cuda.set_allocator(_trying_again(allocate, pool, given_back))
-    retried = _torch_retries()
+    whole, retried = torch.cuda.mem_get_info()[1], _torch_retries()
     try:
-        with torch_kept_to((of_torch + others.torch) / whole), rounding():
+        with torch_kept_to((of_torch + others.torch) / whole), rounding(of_cupy + others.cupy, given_back):
             yield given_back
     except torch.OutOfMemoryError as error:
         what = f"model, activations and gradients need beside graph and cache ({before})"
         raise MemoryError(f"{_less(budget_bytes)} {what}: {error}") from error
-    except cupy.cuda.memory.OutOfMemoryError as error:
+    except OutOfMemoryError as error:
         what = f"samples and what is made of them need beside graph and cache ({before})"
         raise MemoryError(f"{_less(budget_bytes)} {what}: {error}") from error
     finally:
         given_back.times += _torch_retries() - retried
-        cupy.cuda.set_allocator(allocate)
-        pool.set_limit(size=limit)
 
 
 @contextlib.contextmanager
@@ -195,31 +187,6 @@ def _torch_retries() -> int:
     import torch
 
     return int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
-
-
-def _trying_again(allocate: Callable[[int], Any], pool: Any, given_back: GivenBack) -> Callable[[int], Any]:
-    """``allocate``, which at the limit of CuPy's pool gives unused blocks back, which is counted, and tries again.
-
-    PyTorch's allocator does so by itself; CuPy's pool, in some versions, only at the end of the card: it would
-    refuse a mini-batch that is a little larger than the last one, whose block is free. In others it tells nobody, but
-    the pool has not grown by the block that it took then.
-    """
-    from cupy.cuda.memory import OutOfMemoryError
-
-    def allocated(size: int) -> Any:
-        before = pool.total_bytes()
-        try:
-            found = allocate(size)
-        except OutOfMemoryError:
-            pool.free_all_blocks()
-            given_back.times += 1
-            return allocate(size)
-        grown = pool.total_bytes() - before
-        if grown < 0 or 0 < grown < size:
-            given_back.times += 1
-        return found
-
-    return allocated
 
 
 def _less(budget_bytes: int) -> str:

@@ -230,7 +230,7 @@ def _sized(
     trial = _trial(system, table, sampler, model, graph, batch_size, window, sizing)
     with rounding() if sizing.budget_bytes is not None else contextlib.nullcontext():
         left = memory_left_by(trial, device)
-    used = held(device).less(sizing.others)  # what a budget is of: the card may hold other things
+        used = held(device).less(sizing.others)  # what a budget is of: the card may hold other things
     working = max(0, used.cupy - (sampled_bytes(sampler) if sampler.device == device else 0))
     if sizing.budget_bytes is not None:
         within_budget(
@@ -285,10 +285,7 @@ def _trial(
 
 
 def _in_memory(system: System, ahead: int, window: int, sizing: Sizing) -> tuple[int, int]:
-    """Mini-batches that an executor keeps, and for how many of them it has rows.
-
-    Rows are of one mini-batch more: small arrays come to lie where rows were, and the next ones need another block.
-    """
+    """Mini-batches that an executor keeps, and for how many of them it has rows."""
     waiting = window if system.reorder is not None and system.match != "never" else ahead
     one_by_one = waiting + 1, 1  # the next one is sampled while its predecessor is held
     waiting, rows = {
@@ -296,12 +293,11 @@ def _in_memory(system: System, ahead: int, window: int, sizing: Sizing) -> tuple
         "streams": (2 * waiting, 3),  # the next window is sampled while this one trains
         # Two queues of two, one at each worker.
         "overlapped": (waiting + 4 + 2 * sizing.workers, 4 + sizing.workers),
-        # One ready, one that is loaded, one that trains, and its predecessor. One stage after the other: one, and a
-        # block for another, since what comes from the queue lies where rows were.
-        "factored": (waiting + 3, 4) if sizing.pipelined else (waiting + 1, 2),
+        # One ready, one that is loaded, one that trains, and its predecessor.
+        "factored": (waiting + 3, 4) if sizing.pipelined else one_by_one,
     }.get(system.executor, (waiting, 3))
     most = waiting if sizing.batches is None else max(1, min(waiting, sizing.batches))
-    return most, min(rows, most) + 1
+    return most, min(rows, most)
 
 
 def _shared_source(

@@ -600,3 +600,19 @@ def test_an_output_that_is_read_only_is_refused():
 def test_stats_can_be_read_as_text():
     cache = lab.FeatureCache(table(7, np.float32), scores(), ratio=0.1, device="cpu")
     assert "misses=1" in repr(cache.extract(np.setdiff1d(np.arange(N), cache.cached_ids)[:1])[1])
+
+
+@pytest.mark.gpu
+def test_statistics_do_not_keep_what_was_looked_up():
+    """A training loop keeps the statistics of an epoch, mini-batch by mini-batch."""
+    import cupy
+
+    rng = np.random.default_rng(0)
+    cache = lab.FeatureCache(rng.random((50_000, 4), np.float32), np.arange(50_000), ratio=0.5, device="cuda")
+    ids = cupy.asarray(rng.integers(0, 50_000, 20_000))
+    pool, used, stats = cupy.get_default_memory_pool(), [], []
+    for _ in range(6):
+        stats.append(cache.extract(ids, cache.mark(ids))[1])
+        used.append(pool.used_bytes())
+    assert used[-1] - used[1] <= 4 * 1024  # locations, misses and their vertices have 320 kB
+    assert all(0 < one.misses < 20_000 for one in stats)

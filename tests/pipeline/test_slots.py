@@ -102,10 +102,29 @@ def test_counts_of_a_sample_in_place_outlive_its_slot(graph, device):
     sampler, cache = made(graph, device)
     batch = sampler.sample(graph.splits["train"][:90], 8)
     slot = {name: array.copy() for name, array in pack(batch, cache.mark(batch.node_ids)).items()}
-    _, marks = unpack(slot, in_place=True)
+    _, marks = unpack(slot)
     expected = cache.mark(batch.node_ids)
     slot["counts"][:] = 10**9
     assert (marks.num_misses, marks.num_reused) == (expected.num_misses, expected.num_reused)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["files", "own memory"])
+def test_statistics_do_not_keep_the_samples_of_an_epoch(graph, tmp_path, kind):
+    import cupy
+
+    sampler, cache = made(graph, "cuda")
+    write, read = slots_of(kind, tmp_path, "cuda")
+    pool, used, stats = cupy.get_default_memory_pool(), [], []
+    for number in range(6):
+        batch = sampler.sample(graph.splits["train"][:90], number)
+        header = write.write(0, pack(batch, cache.mark(batch.node_ids)))
+        found, marks = read.read(0, header)
+        stats.append(cache.extract(found.node_ids, marks)[1])
+        del batch, found, marks
+        used.append(pool.used_bytes())
+    assert used[-1] - used[1] <= 4 * 1024  # of each mini-batch its counts alone, and not its 20 kB
+    assert all(one.misses > 0 for one in stats)
 
 
 @pytest.mark.parametrize("kind", ["files", "own memory"])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.device import runtime
 from gnnsample_lab.pipeline import memory
 from gnnsample_lab.pipeline.factored.roles import Split
-from gnnsample_lab.pipeline.memory import NOTHING, GivenBack, Held
+from gnnsample_lab.pipeline.memory import NOTHING, Held
 from gnnsample_lab.systems import budget, factored
 from gnnsample_lab.systems.features import Sizing, topology_bytes
 from gnnsample_lab.systems.table import find
@@ -205,93 +205,36 @@ def test_sizes_and_orders_that_cannot_be_are_named(graph):
             lab.train(graph, system="gnnlab", policy=policy, **QUICK)
 
 
-def test_a_refused_allocation_is_tried_again_once(monkeypatch):
-    class OutOfMemoryError(Exception):
-        pass
-
-    for name in ("cupy", "cupy.cuda"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setitem(sys.modules, "cupy.cuda.memory", SimpleNamespace(OutOfMemoryError=OutOfMemoryError))
-    free, kept, used = 100, [60], []  # what is left to the limit, blocks that nobody uses, and those in use
-    pool = SimpleNamespace(free_all_blocks=kept.clear, total_bytes=lambda: sum(kept) + sum(used))
-
-    def allocate(size: int) -> int:
-        if size > free - sum(kept) - sum(used):
-            raise OutOfMemoryError
-        used.append(size)
-        return size
-
-    given_back = GivenBack()
-    again = budget._trying_again(allocate, pool, given_back)
-    assert again(30) == 30 and kept == [60] and given_back.times == 0
-    assert again(50) == 50 and kept == [] and given_back.times == 1
-    with pytest.raises(OutOfMemoryError):
-        again(21)
-
-    def tells_nobody(size: int) -> int:
-        kept.clear()
-        used.append(size)
-        return size
-
-    given_back, kept[:] = GivenBack(), [60]
-    again = budget._trying_again(tells_nobody, pool, given_back)
-    assert again(10) == 10 and given_back.times == 1  # less than before
-    kept[:] = [5]
-    assert again(20) == 20 and given_back.times == 2  # more, but not by so much
-    assert again(20) == 20 and given_back.times == 2
-
-
-def test_sizes_are_rounded_to_sixteen_an_octave():
-    assert [memory.rounded(size) for size in (1, 512, 4095, 4096, 4097, 8192)] == [
-        1,
-        512,
-        4095,
-        4096,
-        4352,
-        8192,
-    ]
-    of_octave = {memory.rounded(size) for size in range((1 << 20) + 1, (2 << 20) + 1, 999)}
-    assert len(of_octave) == 16
-    rng = np.random.default_rng(0)
-    for size in rng.integers(4096, 10**9, 1000).tolist():
-        assert size <= memory.rounded(size) <= size * 17 / 16 + 1
-
-
-@pytest.mark.gpu
-@pytest.mark.real_gpu
-def test_a_pool_at_its_limit_gives_unused_blocks_back():
-    import cupy
-
-    # A pool of its own: in the default one blocks of earlier tests may be free.
-    pool, size = cupy.cuda.MemoryPool(), 96 << 20
-    pool.malloc(size)  # dropped at once: the pool keeps its block
-    pool.set_limit(size=size + size // 2)
-    given_back = GivenBack()
-    again = budget._trying_again(pool.malloc, pool, given_back)
-    made = again(size + 512)
-    assert given_back.times == 1
-    assert made.mem.size >= size + 512 and pool.total_bytes() <= size + size // 2
-    with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
-        again(size)
+GROWING = "expandable_segments"
 
 
 @pytest.mark.parametrize("new", [True, False])
 @pytest.mark.parametrize(
-    ("told", "inside", "after"),
+    ("can_grow", "told", "inside", "after"),
     [
-        ("", ["roundup_power2_divisions:16"], ["roundup_power2_divisions:1", ""]),
+        (False, "", ["roundup_power2_divisions:16"], ["roundup_power2_divisions:1", ""]),
         (
+            True,
             "max_split_size_mb:200",
-            ["max_split_size_mb:200,roundup_power2_divisions:16"],
-            ["max_split_size_mb:200,roundup_power2_divisions:1", "max_split_size_mb:200"],
+            [f"max_split_size_mb:200,roundup_power2_divisions:16,{GROWING}:True"],
+            [f"max_split_size_mb:200,roundup_power2_divisions:1,{GROWING}:False", "max_split_size_mb:200"],
         ),
-        ("roundup_power2_divisions:4", [], []),  # the caller's own
+        # What the caller has said holds.
+        (False, "roundup_power2_divisions:4", [], []),
+        (True, f"{GROWING}:False,roundup_power2_divisions:4", [], []),
+        (
+            True,
+            f"{GROWING}:True",
+            [f"{GROWING}:True,roundup_power2_divisions:16"],
+            [f"{GROWING}:True,roundup_power2_divisions:1", f"{GROWING}:True"],
+        ),
     ],
 )
-def test_torch_rounds_inside_and_keeps_its_other_settings(monkeypatch, new, told, inside, after):
+def test_torch_rounds_inside_and_keeps_its_other_settings(monkeypatch, new, can_grow, told, inside, after):
     import torch
 
     said: list[str] = []
+    monkeypatch.setattr("gnnsample_lab.device.runtime.has_virtual_memory", lambda: can_grow)
     for name in ("_accelerator_getAllocatorSettings", "_accelerator_setAllocatorSettings"):
         monkeypatch.delattr(torch._C, name, raising=False)
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
@@ -338,7 +281,9 @@ def test_torch_takes_these_settings():
         pytest.skip("this torch does not say what it was told")
     told = torch._C._accelerator_getAllocatorSettings()
     with memory.torch_rounding():
-        assert "roundup_power2_divisions:16" in torch._C._accelerator_getAllocatorSettings()
+        said = torch._C._accelerator_getAllocatorSettings()
+        assert "roundup_power2_divisions:16" in said
+        assert ("expandable_segments:True" in said) == runtime.has_virtual_memory()
     assert torch._C._accelerator_getAllocatorSettings() == told
 
 

@@ -119,6 +119,15 @@ def test_a_large_budget_is_enough_whatever_sized_the_cache(wide, given):
     assert held.torch > 200e6 and held.peak <= 16e9 and held.given_back == 0
 
 
+def test_tensors_under_a_budget_are_as_those_of_a_run_without(wide):
+    """Segments of PyTorch's allocator that grow hold what kernels of CuPy's, and replayed graphs, read and write."""
+    free = lab.train(wide, system="lab", **OPTIONS)
+    kept = lab.train(wide, system="lab", budget_gb=1.5, **OPTIONS)
+    np.testing.assert_allclose(kept.losses, free.losses, atol=1e-4)
+    [held] = kept.memory
+    assert held.peak <= 1.5e9 and held.topology + held.cache < held.cupy
+
+
 def test_how_often_pools_gave_blocks_back_is_told(wide):
     """The smallest budget, to a percent, with which these steps run beside no cache."""
     low, high = 0.02, 2.0

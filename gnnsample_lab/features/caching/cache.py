@@ -400,9 +400,10 @@ class FeatureCache:
 
         streams.order(self._row_of)
         ready, wide = streams.Ready(), n * ids.dtype.itemsize
-        memory = streams.lease(cupy.cuda.alloc(16 + wide + 8 * n), ready)
-        counts, missing = cupy.ndarray((2,), np.uint64, memory), cupy.ndarray((n,), ids.dtype, memory + 16)
-        locations, misses = (cupy.ndarray((n,), np.int32, memory + 16 + wide + at) for at in (0, 4 * n))
+        memory = streams.lease(cupy.cuda.alloc(max(1, wide + 8 * n)), ready)
+        missing = cupy.ndarray((n,), ids.dtype, memory)
+        locations, misses = (cupy.ndarray((n,), np.int32, memory + wide + at) for at in (0, 4 * n))
+        counts = streams.empty(2, np.uint64, ready)  # apart: statistics keep it to the end of an epoch
         counts.data.memset_async(0, 16)
         if n:
             row_of = 0 if self._row_of is None else self._row_of.data.ptr

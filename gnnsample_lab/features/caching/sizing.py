@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import choice, function, host_array, num_bytes, share, shown
+from gnnsample_lab.device import pools
 from gnnsample_lab.device.capturing import wait_for_device
 
 SLOT_BYTES = 4
@@ -71,7 +72,7 @@ def memory_left_by(trial: Callable[[], Any], device: str) -> int:
         import cupy
 
         gc.collect()
-        cupy.get_default_memory_pool().free_all_blocks()
+        pools.free_all_blocks()
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -10,13 +10,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.pipeline import executors
 from gnnsample_lab.pipeline.clock import StageClock
 from gnnsample_lab.pipeline.exchange import Round, RoundExchange
 from gnnsample_lab.pipeline.executors import Ready, Sampled, Stages
 from gnnsample_lab.pipeline.features import totals
+from gnnsample_lab.pipeline.memory import give_back
 from gnnsample_lab.pipeline.plan import EpochPlan
 from gnnsample_lab.pipeline.records import EpochRecord
 from gnnsample_lab.pipeline.trainer import EVALUATION_BATCHES, Trainer
@@ -180,14 +180,9 @@ class Swaps:
     @staticmethod
     def _give_back(device: str) -> None:
         if device == "cuda":
-            import gc
-
-            import cupy
             import torch
 
-            wait_for_device()
-            gc.collect()
-            cupy.get_default_memory_pool().free_all_blocks()
+            give_back()
             torch.cuda.empty_cache()
 
 

@@ -51,14 +51,11 @@ def pack(batch: Any, marks: Marks | None) -> dict[str, Any]:
     return {name: array_module(array).ascontiguousarray(array) for name, array in found.items()}
 
 
-def unpack(
-    arrays: Mapping[str, Any], ready: Any = streams.DONE, in_place: bool = False
-) -> tuple[LoadedBatch, Marks | None]:
+def unpack(arrays: Mapping[str, Any], ready: Any = streams.DONE) -> tuple[LoadedBatch, Marks | None]:
     """The mini-batch and its marks in ``arrays``, whose small numbers are on the host.
 
     Args:
         ready: says when the arrays are there (:class:`~gnnsample_lab.device.streams.Ready`).
-        in_place: the arrays lie in a slot that will have other mini-batches.
     """
     batch_id, num_seeds, num_edges, num_blocks, token = arrays["numbers"].tolist()
     nodes, blocks = arrays["node_ids"], []
@@ -74,9 +71,10 @@ def unpack(
     if "locations" not in arrays:
         return batch, None
     locations, misses, missing, counts = (arrays[k] for k in ("locations", "misses", "missing", "counts"))
-    if in_place:  # statistics are read when the slot may have another mini-batch
-        with streams.leasing() if is_cuda_array(counts) else nullcontext(streams.DONE) as ready:
-            counts = counts.copy()
+    # Statistics are read at the end of the epoch: in their place counts would keep all of their mini-batch in memory,
+    # and in a slot be those of another one.
+    with streams.leasing() if is_cuda_array(counts) else nullcontext(streams.DONE) as ready:
+        counts = counts.copy()
     return batch, Marks(
         len(nodes), locations, misses, missing, counts, ready, token=None if token < 0 else token
     )
@@ -260,7 +258,7 @@ class PeerSlots:
             if slot >= self.count or begin + size > self.slot_bytes:
                 raise ValueError(f"slot {slot} is smaller than its header says")
             found[name] = self._memory.array_of(owner, kind, shape, slot * self.slot_bytes + begin)
-        return unpack(found, in_place=True)
+        return unpack(found)
 
     def close(self) -> None:
         """Free the slots; all ranks call it together."""
