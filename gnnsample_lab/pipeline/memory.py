@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from gnnsample_lab.device import pools, runtime
+from gnnsample_lab.device import pools, runtime, streams
 from gnnsample_lab.device.arrays import is_cuda_array
 from gnnsample_lab.device.capturing import wait_for_device
 
@@ -65,14 +65,21 @@ def pool_bytes(device: str) -> int:
     return held(device).total
 
 
-def held_by_others(graph: Any, device: str, trains: bool = True) -> Held:
+def held_by_others(graph: Any, device: str, trains: bool = True, captures: bool = False) -> Held:
     """What is held before a run begins and is none of the run's: all but the topology of ``graph``, which it uses.
 
-    cuBLAS's workspaces are the process's, as its kernels are. Where the run ``trains`` they are taken before: the first
-    run of a process would count them as its own, and have less for its cache than the same run has afterwards.
+    cuBLAS's workspaces are the process's, as its kernels are. Where the run ``trains`` they are taken before, those of
+    the stream on which it ``captures``, too: the first run of a process would count them as its own, and have less for
+    its cache than the same run has afterwards.
     """
     if trains:
         take_workspaces()
+    if trains and captures and device == "cuda":
+        import torch
+
+        with streams.idle_torch_stream() as stream, torch.cuda.stream(stream):
+            take_workspaces()
+            stream.synchronize()
     arrays = (graph.indptr, graph.indices, graph.edge_weight)
     own = sum(int(array.nbytes) for array in arrays if array is not None and is_cuda_array(array))
     return held(device).less(Held(cupy=own))

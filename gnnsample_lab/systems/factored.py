@@ -283,7 +283,8 @@ def _member(
     others = NOTHING
     if device == "cuda":
         reset_pools()
-        others = held_by_others(graph, device, rank.index in split.replicas)
+        captures = chosen.captured if given.get("captured") is None else given["captured"]
+        others = held_by_others(graph, device, rank.index in split.replicas, captures)
 
     def sampler_on(place: str) -> Any:
         return make_sampler(

@@ -194,7 +194,7 @@ def prepare(
     others = NOTHING
     if device == "cuda":
         reset_pools()
-        others = held_by_others(graph, device)
+        others = held_by_others(graph, device, captures=chosen.captured if captured is None else captured)
     begin = time.perf_counter()
     notes = [_cpu_note(executor or chosen.executor)] if device == "cpu" else []
     if sampler is not None and sampler.graph.num_edges != graph.num_edges:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,6 +95,30 @@ def test_the_topology_that_a_run_uses_is_its_own(monkeypatch):
     )
     assert memory.held_by_others(graph, "cuda", trains=False) == Held(100, 30) and not taken
     assert memory.held_by_others(graph, "cuda") == Held(100, 30) and taken == ["workspaces"]
+
+
+def test_workspaces_of_captures_are_taken_on_the_stream_that_will_capture(monkeypatch):
+    """And the stream is idle again afterwards, whatever happens."""
+    here, taken = ["current"], []
+    lent = SimpleNamespace(synchronize=lambda: taken.append("waited"))
+    idle = {0: [lent]}
+
+    @contextlib.contextmanager
+    def on(stream: Any) -> Iterator[None]:
+        here.append("capturing" if stream is lent else "another")
+        yield
+        here.pop()
+
+    monkeypatch.setattr("gnnsample_lab.device.streams._idle", idle)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    monkeypatch.setattr(memory, "held", lambda device: Held(4, 3))
+    monkeypatch.setattr(memory, "take_workspaces", lambda: taken.append(here[-1]))
+    graph = SimpleNamespace(indptr=np.zeros(3), indices=np.zeros(5), edge_weight=None)
+    for captures, expected in ((False, ["current"]), (True, ["current", "capturing", "waited"])):
+        taken.clear()
+        assert memory.held_by_others(graph, "cuda", captures=captures) == Held(4, 3)
+        assert taken == expected and idle == {0: [lent]}
 
 
 def test_a_peak_beyond_the_budget_names_its_parts():

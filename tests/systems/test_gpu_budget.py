@@ -86,6 +86,7 @@ def test_less_memory_less_cache(wide):
 
 
 FIRST_RUNS = """
+import sys
 import numpy as np
 import gnnsample_lab as lab
 rng = np.random.default_rng(0)
@@ -94,18 +95,28 @@ graph = lab.Graph.from_edges(
     feat=rng.random((200_000, 256), np.float32), label=rng.integers(0, 5, 200_000),
     splits={"train": np.arange(4000), "valid": np.arange(1)},
 )
+OPTIONS = {"captured": True, "kernel": "auto"} if sys.argv[1] == "captured" else {}
 for _ in range(3):
-    found = lab.train(graph, system="gnnlab", budget_gb=0.5, epochs=1, fanouts=(10, 10), hidden=64, batch_size=1024,
-                      evaluate=False, progress=False, device="cuda")
+    found = lab.train(graph, system="gnnlab", budget_gb=float(sys.argv[2]), epochs=1, fanouts=(10, 10), hidden=64,
+                      batch_size=1024, evaluate=False, progress=False, device="cuda", **OPTIONS)
     print("cached", found.cache_ratio)
 """
 
 
-def test_the_first_run_of_a_process_caches_as_much_as_the_next():
+@pytest.mark.parametrize("steps", ["plain", "captured"])
+def test_the_first_run_of_a_process_caches_as_much_as_the_next(steps):
     """But for what PyTorch's allocator keeps of small blocks; cuBLAS's workspaces, 64 MiB, are none of its own."""
-    done = subprocess.run([sys.executable, "-c", FIRST_RUNS], capture_output=True, text=True, timeout=120)
+    for budget_gb in (0.5, 0.6, 0.7, 0.8):  # the first one that leaves something to a cache
+        done = subprocess.run(
+            [sys.executable, "-c", FIRST_RUNS, steps, str(budget_gb)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        shares = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("cached")]
+        if shares and max(shares) > 0:
+            break
     assert done.returncode == 0, done.stderr[-2000:]
-    shares = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("cached")]
     assert len(shares) == 3 and min(shares) > 0 and max(shares) < 1
     assert (max(shares) - min(shares)) * 205e6 < 32e6
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array
-from gnnsample_lab.device import kernels, rows, runtime
+from gnnsample_lab.device import kernels, pools, rows, runtime
 from gnnsample_lab.device.dependent import launch
 from gnnsample_lab.sampling.neighbors.workspace import Workspace
 
@@ -59,10 +59,8 @@ class RowTable:
     @staticmethod
     def fits(num_bytes: int) -> bool:
         """Whether one launch should bring so many bytes."""
-        import cupy
-
         most = int(runtime.device_properties()["totalGlobalMem"])
-        limit = cupy.get_default_memory_pool().get_limit()  # of a budget; 0 for none
+        limit = pools.get_limit()  # of a budget; 0 for none
         return num_bytes <= (min(most, limit) if limit else most) // _SHARE
 
     def _kernel(self, name: str) -> Any:
