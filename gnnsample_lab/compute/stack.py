@@ -27,8 +27,8 @@ class BlockModel(nn.Module):
         """What happens to rows between two layers."""
         return nn.functional.dropout(torch.relu(x), self.dropout, self.training)
 
-    # In evaluation mode; kernels may apply it as they write rows.
-    between.is_relu = True  # type: ignore[attr-defined]
+    # In evaluation mode each row is made of that row alone, and kernels may apply a ReLU as they write rows.
+    between.is_relu = between.is_by_row = True  # type: ignore[attr-defined]
 
     def forward(self, blocks: Sequence[Any], x: Any) -> Any:
         if not isinstance(blocks, Sequence):
@@ -53,6 +53,8 @@ class GATModel(BlockModel):
         """What happens to rows between two layers."""
         return nn.functional.dropout(nn.functional.elu(x), self.dropout, self.training)
 
+    between.is_by_row = True  # type: ignore[attr-defined]
+
 
 class PinSAGEModel(BlockModel):
     """The same without an activation between layers, which have their own."""
@@ -60,6 +62,8 @@ class PinSAGEModel(BlockModel):
     def between(self, x: Any) -> Any:
         """What happens to rows between two layers."""
         return nn.functional.dropout(x, self.dropout, self.training)
+
+    between.is_by_row = True  # type: ignore[attr-defined]
 
 
 STACKS = {"gat": GATModel, "pinsage": PinSAGEModel}

@@ -414,6 +414,24 @@ def test_columns_may_depend_on_an_attribute():
     np.testing.assert_array_equal(twice, np.concatenate([once, once], 1))
 
 
+@pytest.mark.parametrize("name", ["gcn", "gat", "pinsage"])
+def test_models_of_ours_are_not_tried(monkeypatch, name):
+    """What they do is known, and a trial waits for the GPU several times; of a class that inherits it is not."""
+    tried = []
+    monkeypatch.setattr("gnnsample_lab.compute.inference.infer._is_near", lambda *_: tried.append(1) or True)
+    graph, model = awkward_graph(), made(name)
+    lab.infer(model, graph, device="cpu")
+    assert not tried
+
+    class Other(type(model)):
+        def between(self, x: Any) -> Any:
+            return super().between(x) * 2
+
+    model.__class__ = Other
+    lab.infer(model, graph, device="cpu")
+    assert tried
+
+
 def test_rows_between_layers_depend_on_no_other_rows():
     model = Own(SAGEConv(FEATURES, 6), SAGEConv(6, CLASSES))
     model.between = lambda x: x - x.mean(0)
