@@ -360,6 +360,16 @@ def designs(gnnlab: Record, budget: Record, pipelines: Record, dsp: Record) -> P
         [row["cached_percent"] / 100 for row in launched if row["executor"] == executor]
         for executor in ("factored", "serial")
     )
+    smaller = {step: on_card(budget, "serial", step) for step in ("plain", "captured")}
+    less = {
+        step: [row["x_sharing"] for row in found if "x_sharing" in row] for step, found in smaller.items()
+    }
+
+    def held(executor: str) -> list[float]:
+        """Shares of the rows on the smaller card."""
+        found = [row for each in smaller.values() for row in each if row["executor"] == executor]
+        return [row["cached_percent"] / 100 for row in found]
+
     (peer,) = rows(pipelines, part="handover", way="peer")
     came = "wins" if min(replayed) > 1 else "loses, too" if max(replayed) < 1 else "is level"
     threads = rows(pipelines, part="overlap", executor="overlapped", cached_percent=100.0, step="plain")
@@ -379,6 +389,9 @@ def designs(gnnlab: Record, budget: Record, pipelines: Record, dsp: Record) -> P
         f"it {'won' if min(won) > 1 else '**lost** as well' if max(won) < 1 else 'was level'}, {span(won)}",
         Said("there is no miss to save", min(shared) == 1, may_go=True),
         f"replayed as CUDA graphs it {came}, {span(replayed)}",
+        f"on which time sharing caches {percent(held('serial'))} of the rows",
+        f"trainers up to {percent([max(held('factored'))])}",
+        f"it is {span(less['plain'])} with launched steps and {span(less['captured'], '').strip()} with replayed ones",
         Said(
             f"with {whole(peer['cached_percent'])} % of the rows cached, makes an epoch "
             f"{short(peer['x_first'])} times as fast",

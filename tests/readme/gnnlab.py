@@ -5,7 +5,7 @@ A verdict follows the rule of the table "Measured", and where that table has a l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import mean
 from typing import Any
 
@@ -202,13 +202,25 @@ def one_budget(budget: Record) -> Phrases:
         for name in ("degree", "presample")
     )
     smaller = dict.fromkeys(values(budget, "budget_gb", card="serial"))
-    fit = {step: {row["executor"] for row in on_card(budget, "serial", step)} for step in ran}
+    fit = {step: on_card(budget, "serial", step) for step in ran}
+    less, _ = line(budget, "factored, less memory:")
+    less_captured, _ = line(budget, "factored, less memory, training steps")
+
+    def holds(executor: str, of: Callable[[list[float]], float] = max) -> list[float]:
+        """Percent of the rows, by kind of steps, on the smaller card."""
+        found = [[r["cached_percent"] for r in each if r["executor"] == executor] for each in fit.values()]
+        return [of(each) for each in found]
+
+    designs = {
+        factored: min(r["epoch_ms"] for r in fit["captured"] if (r["executor"] == "factored") is factored)
+        for factored in (False, True)
+    }
     return [
         Said(
-            "partly, since no card was found on which trainers run and miss rows",
+            "partly, Products alone of the paper's graphs",
             in_full(budget)
-            and min(of("cached_percent", "factored")) == 100
-            and not any("factored" in ways for ways in fit.values()),
+            and len(less) == len(less_captured) == 2
+            and sizes(budget["graphs"]).startswith("Products"),
         ),
         f"{sizes(budget['graphs'])}, {cards(budget, max(of('gpus', 'factored')))}",
         f"one stage after the other {span(of('cached_percent', 'serial'), '%', whole)} of the rows beside the topology",
@@ -221,11 +233,13 @@ def one_budget(budget: Record) -> Phrases:
             bool(misses_none("plain")(budget)) and plain == [degree, presample],
         ),
         f"it is {series(captured)} x of time sharing with such steps",
-        f"{listed(short(size) for size in smaller)} GB",
-        Said(
-            "only one stage after the other runs: all other ways",
-            all(ways == {"serial"} for ways in fit.values()),
-        ),
+        f"with budgets of {listed(short(size) for size in smaller)} GB",
+        f"stages one after the other cache {span([*holds('serial', min), *holds('serial')], '%', whole)}",
+        f"trainers that extract beside training at most {whole(max(holds('factored', min)))} %",
+        f"trainers one stage after the other up to {series(holds('factored'), whole)} %",
+        f"factored is {series(less)} x: {became(less, claim)}",
+        f"replayed it is {series(less_captured)} x: {became(less_captured, claim)}",
+        f"{short(designs[False] / designs[True])} x by the better policy of each design",
     ]
 
 
