@@ -180,6 +180,45 @@ def test_an_interrupt_leaves_the_usual_allocator(cupy):
 
 
 @pytest.mark.gpu
+def test_mini_batches_of_bounded_pools_are_those_of_others():
+    """Rows of three quarters of a megabyte and of more, with what else a mini-batch has, again and again."""
+    import cupy
+
+    import gnnsample_lab as lab
+
+    rng = np.random.default_rng(0)
+    graph = lab.Graph.from_edges(
+        rng.integers(0, 4000, 40_000),
+        rng.integers(0, 4000, 40_000),
+        4000,
+        feat=rng.random((4000, 96), np.float32),
+    )
+    sampler = lab.NeighborSampler(graph.to("cuda", features=False), [4, 4], device="cuda")
+    cache = lab.FeatureCache(graph.feat, graph.out_degrees(), ratio=0.4, device="cuda")
+
+    def epoch() -> list[Any]:
+        found = []
+        for number in range(12):
+            batch = sampler.sample(rng.permutation(4000)[: 100 + 40 * (number % 5)], number)
+            x, stats = cache.extract(batch.node_ids, cache.mark(batch.node_ids))
+            np.testing.assert_array_equal(x.get(), graph.feat[batch.node_ids.get()])
+            found.append(stats)
+        return found
+
+    given_back = pools.GivenBack()
+    with pools.rounding():
+        epoch()
+        need = pools.total_bytes()
+    with pools.rounding(need, given_back):
+        assert all(one.misses for one in epoch())
+        assert pools.total_bytes() <= need
+    assert given_back.total_bytes <= need
+    pools.free_all_blocks()
+    with pytest.raises(cupy.cuda.memory.OutOfMemoryError), pools.rounding(pools.total_bytes() + 2**20):
+        _ = [cupy.empty(2**18, np.uint8) for _ in range(5)]
+
+
+@pytest.mark.gpu
 @pytest.mark.real_gpu
 def test_pools_at_their_bound_give_unused_blocks_back():
     import cupy

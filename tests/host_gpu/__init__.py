@@ -148,7 +148,16 @@ def install() -> None:
     pieces: dict[str, Any] = {name: getattr(cuda, name) for name in names}
     pieces |= {
         name: getattr(memory, name)
-        for name in ("alloc", "MemoryPointer", "UnownedMemory", "Memory", "get_allocator", "using_allocator")
+        for name in (
+            "alloc",
+            "MemoryPointer",
+            "UnownedMemory",
+            "Memory",
+            "MemoryPool",
+            "get_allocator",
+            "set_allocator",
+            "using_allocator",
+        )
     }
     cupy.cuda = add("cupy.cuda", pieces)
     modules["cupy.cuda.runtime"] = cuda.runtime

@@ -144,9 +144,17 @@ def _address(memory: Any) -> int:
 _thread = threading.local()
 
 
+_of_all_threads: list[Any] = [None]
+
+
 def get_allocator() -> Any:
-    """The allocator of this thread, else the pool's."""
-    return getattr(_thread, "allocator", None) or pool.malloc
+    """The allocator of this thread, else that of all threads, else the pool's."""
+    return getattr(_thread, "allocator", None) or _of_all_threads[0] or pool.malloc
+
+
+def set_allocator(allocator: Any = None) -> None:
+    """As CuPy's: all threads allocate by ``allocator``, but where :class:`using_allocator` says otherwise."""
+    _of_all_threads[0] = allocator
 
 
 class using_allocator:
@@ -192,6 +200,63 @@ class Pool:
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         """Without effect."""
+
+
+class MemoryPool:
+    """A pool of one's own: it keeps blocks that are free and hands the smallest that suffices out again, whole; in
+    between they are spoilt. A new block comes from ``allocator``, when its bytes are counted already."""
+
+    def __init__(self, allocator: Any = None) -> None:
+        self._allocator = allocator or (lambda size: MemoryPointer(Memory(size), 0))
+        self._free: list[Any] = []
+        self._used = self._total = 0
+
+    def malloc(self, size: int) -> MemoryPointer:
+        with _lock:
+            fits = [block for block in self._free if block.size >= size]
+            if fits:
+                block = min(fits, key=lambda each: int(each.size))
+                self._free.remove(block)
+            else:
+                self._total += size
+                made = False
+                try:
+                    block = self._allocator(size).mem
+                    made = True
+                finally:
+                    if not made:
+                        self._total -= size
+            self._used += block.size
+        return MemoryPointer(_Lent(block, self), 0)
+
+    def back(self, block: Any) -> None:
+        with _lock:
+            self._used -= block.size
+            self._free.append(block)
+
+    def total_bytes(self) -> int:
+        return int(self._total)
+
+    def free_bytes(self) -> int:
+        return int(self._total - self._used)
+
+    def free_all_blocks(self, stream: Any = None) -> None:
+        with _lock:
+            self._total -= sum(block.size for block in self._free)
+            self._free.clear()
+
+
+class _Lent:
+    """A block of a :class:`MemoryPool`, which has it again when nobody refers to this."""
+
+    device_id = 0
+
+    def __init__(self, block: Any, owner: MemoryPool) -> None:
+        self._block, self._pool, self.ptr, self.size = block, owner, block.ptr, block.size
+
+    def __del__(self) -> None:
+        ctypes.memset(self.ptr, FREED, self.size)
+        self._pool.back(self._block)
 
 
 pool = Pool()
