@@ -581,16 +581,6 @@ def lent_torch_stream(owner: Any) -> Any:
     return stream
 
 
-@contextlib.contextmanager
-def idle_torch_stream() -> Iterator[Any]:
-    """The stream that :func:`lent_torch_stream` lends next; all its work must be ordered when the block ends."""
-    stream, idle = _idle_torch_stream()
-    try:
-        yield stream
-    finally:
-        idle.append(stream)
-
-
 def _idle_torch_stream() -> tuple[Any, list[Any]]:
     """A stream that nobody uses now, and the list that it goes back to."""
     import torch

@@ -77,7 +77,7 @@ def held_by_others(graph: Any, device: str, trains: bool = True, captures: bool 
     if trains and captures and device == "cuda":
         import torch
 
-        with streams.idle_torch_stream() as stream, torch.cuda.stream(stream):
+        with streams.borrowed_torch_stream() as stream, torch.cuda.stream(stream):  # a capture has it next
             take_workspaces()
             stream.synchronize()
     arrays = (graph.indptr, graph.indices, graph.edge_weight)
