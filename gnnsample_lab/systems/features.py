@@ -285,7 +285,11 @@ def _trial(
 
 
 def _in_memory(system: System, ahead: int, window: int, sizing: Sizing) -> tuple[int, int]:
-    """Mini-batches that an executor keeps, and for how many of them it has rows."""
+    """Mini-batches that an executor keeps, and for how many of them it has rows.
+
+    Without a budget rows are of one mini-batch more: in CuPy's usual pool small arrays come to lie where rows were, and
+    the next ones need another block. Under a budget large arrays have pools of their own.
+    """
     waiting = window if system.reorder is not None and system.match != "never" else ahead
     one_by_one = waiting + 1, 1  # the next one is sampled while its predecessor is held
     waiting, rows = {
@@ -297,7 +301,7 @@ def _in_memory(system: System, ahead: int, window: int, sizing: Sizing) -> tuple
         "factored": (waiting + 3, 4) if sizing.pipelined else one_by_one,
     }.get(system.executor, (waiting, 3))
     most = waiting if sizing.batches is None else max(1, min(waiting, sizing.batches))
-    return most, min(rows, most)
+    return most, min(rows, most) + (sizing.budget_bytes is None)
 
 
 def _shared_source(

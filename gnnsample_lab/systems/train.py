@@ -401,7 +401,8 @@ def train(
         budget_gb: 10^9 bytes of device memory that each rank may take, a smaller card: graph, cache, CuPy's pool and
             PyTorch's allocator together. It sizes the cache, and a peak beyond it is an error. The CUDA context and
             NCCL are stated apart (``TrainResult.memory``). While the run lasts both allocators round sizes up, to
-            sixteen an octave, in all threads. On a CPU the cache gets what the topology leaves of it.
+            sixteen an octave, CuPy's has pools for the run alone, and PyTorch's has segments that grow, in all threads.
+            On a CPU the cache gets what the topology leaves of it.
         policy: what ranks the vertices of the cache, for systems with one: a policy of ``lab.hotness`` or "in-degree";
             None for what the system does.
         parts: how a system with parts divides the graph: a method of ``lab.distributed.partition``, a ``Partition``, or

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from gnnsample_lab.device import runtime
 from gnnsample_lab.pipeline import memory
 from gnnsample_lab.pipeline.factored.roles import Split
 from gnnsample_lab.pipeline.memory import NOTHING, Held
-from gnnsample_lab.systems import budget, factored
+from gnnsample_lab.systems import budget, factored, features
 from gnnsample_lab.systems.features import Sizing, topology_bytes
 from gnnsample_lab.systems.table import find
 
@@ -229,6 +230,21 @@ def test_sizes_and_orders_that_cannot_be_are_named(graph):
     for policy in ("optimal", "visits"):
         with pytest.raises(ValueError, match="policy must be one of 'random', 'degree'"):
             lab.train(graph, system="gnnlab", policy=policy, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("executor", "pipelined", "batches", "kept"),
+    [
+        ("serial", True, None, (3, 1)), ("streams", True, None, (4, 3)), ("overlapped", True, None, (8, 5)),
+        ("factored", True, None, (5, 4)), ("factored", False, None, (3, 1)), ("overlapped", True, 2, (2, 2)),
+    ],
+)  # fmt: skip
+def test_the_trial_of_a_step_has_what_its_executor_keeps(executor, pipelined, batches, kept):
+    """Two sampled in a call; without a budget rows of one more, whose block small arrays may have."""
+    system = dataclasses.replace(find("gnnlab"), executor=executor)
+    for budget_bytes, more in ((10**9, 0), (None, 1)):
+        sizing = Sizing(budget_bytes=budget_bytes, batches=batches, pipelined=pipelined)
+        assert features._in_memory(system, 2, 8, sizing) == (kept[0], kept[1] + more)
 
 
 GROWING = "expandable_segments"
