@@ -194,14 +194,18 @@ class RoundExchange:
 
     def _apply(self) -> bool:
         """Make the oldest update. True when all trainers had ended."""
+        import torch
+
         work, packed, told_work, told = self._pending.popleft()
         told_work.wait()
         work.wait()
-        here = told[:, 0] > 0
-        if bool(here.any()):
+        here = [trainer for trainer, number in enumerate(told[:, 0].tolist()) if number > 0]
+        if here:
             sums = self._gradients.unpack(packed, self._count)
             self._optimizer.step()
-            self._applied(Round((told[here, 0] - 1).tolist(), sums[here.to(sums.device)]))
+            # Slices, since an index of the host's would make it wait for the device.
+            mine = sums if len(here) == self._count else torch.cat([sums[i : i + 1] for i in here])
+            self._applied(Round((told[here, 0] - 1).tolist(), mine))
         return int(told[:, 1].sum()) == self._count
 
 

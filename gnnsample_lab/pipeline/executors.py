@@ -25,7 +25,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gnnsample_lab.device.polling import beside_others
-from gnnsample_lab.device.streams import DONE, current_torch_stream, own_torch_stream, torch_stream
+from gnnsample_lab.device.streams import (
+    DONE,
+    current_torch_stream,
+    leasing,
+    order,
+    own_torch_stream,
+    torch_stream,
+)
 
 from .batches import Order, to_gpu
 from .clock import StageClock
@@ -175,7 +182,9 @@ class Stages:
             for at, place in enumerate(places):
                 (batch,) = self.plan.sample(range(place, place + 1))
                 marks.append(self.features.mark(batch))
-                ids.append(_Ids(batch.node_ids))
+                order(batch.node_ids)
+                with leasing():  # a view would keep all of the mini-batch on the device
+                    ids.append(_Ids(batch.node_ids.copy()))
                 window.append(parking.park(batch, at))
                 del batch
         return self._in_order(window, ids, marks, places)
@@ -303,6 +312,8 @@ def serial(stages: Stages) -> Iterator[Ready]:
     while window := stages.sample_window():
         for marked in _on_device(window):
             yield stages.extract(marked)
+            del marked
+        del window  # before the next one is sampled
 
 
 def streams(stages: Stages) -> Iterator[Ready]:
@@ -400,6 +411,8 @@ def thread(stages: Stages, depth: int = 1) -> Iterator[Ready]:
                     collect()
                     held.release(1, side)
                     window = stages.sample_window()
+                    if not window:
+                        break
                     for marked in window:
                         collect()
                         held.release(1, side)
@@ -407,11 +420,10 @@ def thread(stages: Stages, depth: int = 1) -> Iterator[Ready]:
                         ready.arrived = torch.cuda.Event()
                         ready.arrived.record(side)
                         hand_over(ready)
-                        del ready
+                        del marked, ready
                         if stop.is_set():
                             return
-                    if not window:
-                        break
+                    del window  # before the next one is sampled
             hand_over(None)
         except BaseException as error:  # the training loop raises it
             hand_over(error)
@@ -538,6 +550,8 @@ def overlapped(stages: Stages) -> Iterator[Ready]:
             event = worker.arrived()
             for marked in window:
                 sampled.put(marked.place, (marked, event, worker))
+                del marked
+            del window  # before the next one is sampled
         sampled.close()
 
     def load(worker: _Worker, number: int) -> None:

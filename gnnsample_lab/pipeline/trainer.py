@@ -319,6 +319,7 @@ class Trainer:
                     self.told()
                     self._told_s = time.monotonic()
         spent, wall_us = clock.finish()
+        self.features.reset()  # rows that nobody takes over any more
         keep()
         self.save()
         return EpochRecord(
@@ -460,6 +461,7 @@ class Trainer:
                 x, _ = self.plain_features.extract(batch, self.plain_features.mark(batch))
                 target = self.labels[tensor(batch.seeds).long()]
                 scores += self._score(self.model(batch.blocks, x), target)
+                del batch, x, target  # before the next one is sampled
             if self.rank is not None:
                 torch.distributed.all_reduce(scores, group=self.rank.group)
         return self.accuracy_of(scores, split)

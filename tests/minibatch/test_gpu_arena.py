@@ -12,6 +12,7 @@ import pytest
 from gnnsample_lab import FeatureCache, NeighborSampler
 from gnnsample_lab.bench.configurations import test_graph as graph_named  # pytest collects test_*
 from gnnsample_lab.bench.verify import GPU_STRATEGIES
+from gnnsample_lab.compute.aggregation.transpose import transposed
 from gnnsample_lab.device import streams
 from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES, QUEUE_STRATEGIES
 
@@ -118,6 +119,7 @@ def test_memory_goes_without_the_collector(expand):
         for block in batch.blocks:
             block.src, block.indptr  # noqa: B018
         batch.picks[1], batch.local_neighbors[0], batch.node_ids, batch.to_torch()
+        transposed(batch.blocks[0])  # as a backward pass does
         gone = weakref.ref(batch.arena)
         del batch, block
         assert gone() is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import Counter
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -276,6 +277,29 @@ def test_streams_keep_two_feature_arrays_and_two_windows(world):
     samples, features = sizes[::2], sizes[1::2]
     assert max(features) == 2
     assert max(samples) == 4  # beside the window that has been started
+
+
+class Counting(FakeStages):
+    """Notes how many mini-batches of earlier windows there are when a window is sampled."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.made: weakref.WeakSet[Memory] = weakref.WeakSet()
+        self.alive: list[int] = []
+
+    def sample_window(self, sampler: int = 0, samplers: int = 1) -> list[Any]:
+        self.alive.append(len(self.made))
+        found = super().sample_window(sampler, samplers)
+        self.made.update(marked.batch for marked in found)
+        return found
+
+
+@pytest.mark.parametrize(("name", "most"), [("serial", 1), ("thread", 5), ("overlapped", 10), ("ahead", 5)])
+def test_a_window_is_gone_when_the_next_one_is_sampled(name, most, world):
+    """But for what its executor keeps of it: in queues, in training, and the last one that was trained on."""
+    stages = Counting(*world, count=48, ahead=16)
+    assert consume(name, world, stages) == list(range(48))
+    assert len(stages.alive) == 4 and max(stages.alive) <= most
 
 
 class Started(FakeStages):

@@ -6,9 +6,11 @@ On a CPU a system is its samples, cache, match, order and executor: strategy, ID
 
 from __future__ import annotations
 
+import gc
 import math
 import subprocess
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -21,6 +23,7 @@ from gnnsample_lab.features.caching.stats import TRANSFERS
 from gnnsample_lab.features.ranking.hotness import POLICIES
 from gnnsample_lab.pipeline.executors import EXECUTORS
 from gnnsample_lab.systems import generators
+from gnnsample_lab.systems import train as train_module
 from gnnsample_lab.systems.table import MATCHES, SYSTEMS, find
 from tests.minibatch import reference
 
@@ -65,6 +68,27 @@ def test_the_table_names_parts_that_exist():
         assert system.executor in EXECUTORS and system.match in MATCHES
         assert system.transfer in {"auto", *TRANSFERS} and system.sample_device in ("cpu", "cuda")
         assert system.cache is None or system.cache in {*POLICIES, "in-degree"}
+
+
+@pytest.mark.parametrize("options", [{}, {"on_progress": lambda part: None}], ids=["alone", "told"])
+def test_a_run_is_gone_without_the_collector(graph, monkeypatch, options):
+    """In a cycle of references its cache and its graph would stay on a GPU until Python's collector comes."""
+    prepare, made = train_module.prepare, []
+
+    def noted(*args: Any, **given: Any) -> Any:
+        ready = prepare(*args, **given)
+        made[:] = [weakref.ref(ready.trainer), weakref.ref(ready.trainer.plain_features.cache)]
+        return ready
+
+    monkeypatch.setattr(train_module, "prepare", noted)
+    lab.train(graph, system="fastgl", epochs=1, **QUICK)  # what is imported at first makes cycles of its own
+    gc.collect()
+    gc.disable()
+    try:
+        lab.train(graph, system="fastgl", epochs=1, **QUICK, **options)
+        assert [one() for one in made] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_a_run_tells_how_it_goes(graph, monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ class Transposed:
     Attributes:
         csr: rows are sources, ``csr.indices`` the destination of each edge.
         slots: where each edge of the forward block lies in ``csr``, ``int32[num_edges]``.
-        forward: the forward edges.
+        forward: the forward edges, without what is kept with them.
     """
 
     csr: Csr
@@ -115,7 +115,13 @@ def counting_sort(csr: Csr, like: Any, buffers: tuple[Any, ...] | None = None) -
             pointer(csr.indptr), pointer(csr.indices), rows_given, pointer(begins), pointer(slots), pointer(rows),
         )  # fmt: skip
         k["place_edges"](blocks_for(csr.num_rows, 32), (256,), args)
-    return Transposed(Csr(begins, rows, csr.num_sources, csr.num_rows, csr.num_edges), slots, csr)
+    return _of(csr, Csr(begins, rows, csr.num_sources, csr.num_rows, csr.num_edges), slots)
+
+
+def _of(forward: Csr, csr: Csr, slots: Any) -> Transposed:
+    """The transposed edges of ``forward``, which keeps them: a reference back would be a cycle, and what lies in it
+    stays in memory until Python's collector comes."""
+    return Transposed(csr, slots, replace(forward, kept={}))
 
 
 _SORT = ("count_sources", "sum_tiles", "scan_tiles", "place_edges")
@@ -147,4 +153,4 @@ def stable_sort(csr: Csr, like: Any) -> Transposed:
     rows = row_of[order]
     if is_tensor(like):
         slots, begins, rows = tensor(slots), tensor(begins), tensor(rows)
-    return Transposed(Csr(begins, rows, csr.num_sources, csr.num_rows, csr.num_edges), slots, csr)
+    return _of(csr, Csr(begins, rows, csr.num_sources, csr.num_rows, csr.num_edges), slots)

@@ -398,6 +398,7 @@ class Member:
                             train(ready)
                             mine.finished(ready)
                             mine.give_back()
+                            del marked, ready  # before the next one comes, or the wait for it
                         elif exchange.idle(ended=item is None):
                             return
             except BaseException as error:
@@ -479,6 +480,7 @@ class Member:
 
             for at, batch, marks in self._sampled(sample):
                 self._hand_over(at, batch, marks)
+                del batch, marks  # they have the sampler's graph, which makes room for the cache
             if self.swaps is not None:
                 self.swaps.load_cache(trainer)
         if not self.samples or not self.split.trainers:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.device.arrays import array_module, to_host
 from gnnsample_lab.device.jit import njit
 
 _NONE = np.empty(0, dtype=np.float64)
@@ -131,13 +131,14 @@ def column_shares(result: Any, step: int, row_norm: Any, squares: Any) -> np.nda
     sample, row, column, position = (
         to_host(a) for a in (links.sample, links.row, links.column, links.position)
     )
-    indptr = to_host(result.graph.indptr)
-    own = transits[sample, row]
+    own, indptr = transits[sample, row], result.graph.indptr
+    # Where their lists begin and end alone, and not those of all vertices.
+    begin, end = (to_host(indptr[array_module(indptr).asarray(own + side)]) for side in (0, 1))
     if squares is None:
-        entry = row_norm[own] / np.maximum(indptr[own + 1] - indptr[own], 1)
+        entry = row_norm[own] / np.maximum(end - begin, 1)
     else:
         sums = np.concatenate([[0.0], np.cumsum(squares)])
-        total = sums[indptr[own + 1]] - sums[indptr[own]]
+        total = sums[end] - sums[begin]
         entry = row_norm[own] * squares[position] / np.where(total > 0, total, 1)  # all of a list may weigh 0
     samples, _, width = links.shape
     shares = np.bincount(sample * width + column, weights=entry, minlength=samples * width).reshape(

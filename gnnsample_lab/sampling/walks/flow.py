@@ -86,16 +86,27 @@ def flow_walks(
         if starts.shape[1] > 1:
             raise ValueError(f"roots must have shape [S] (got {tuple(starts.shape)})")
         starts = starts.reshape(-1).astype(np.int64)
-        prefix = None
+        prefix, heaviest = None, graph.max_in_degree
         if weighted and graph.edge_weight is not None:
-            prefix = kept_sums(graph, graph.edge_weight)["prefix"]
-        factors = _factors(graph, prefix, p, q)
+            held = kept_sums(graph, graph.edge_weight)
+            prefix = held["prefix"]
+            if "heaviest" not in held and not p == q == 1:
+                held["heaviest"] = _heaviest(graph, prefix)
+            heaviest = held.get("heaviest", 0)
+        factors = _factors(heaviest, p, q)
         run = _run_cpu if target == "cpu" else _run_gpu
         return run(graph, prefix, starts, length, factors, seed, first_walker)
 
 
-def _factors(graph: Any, prefix: Any, p: float, q: float) -> tuple[int, int, int] | None:
-    """Whole numbers in proportion to 1/p, 1 and 1/q; None where all are alike.
+def _heaviest(graph: Any, prefix: Any) -> int:
+    """The largest sum of a list's weights; the host waits for it."""
+    sums = prefix[graph.indptr[1:]] - prefix[graph.indptr[:-1]]
+    return int(sums.max()) if sums.size else 0
+
+
+def _factors(heaviest: int, p: float, q: float) -> tuple[int, int, int] | None:
+    """Whole numbers in proportion to 1/p, 1 and 1/q, for lists whose weights add up to ``heaviest`` at most; None where
+    all are alike.
 
     The largest is 2**24, or less where a list's weights leave less room below 2**63; the others are rounded.
 
@@ -104,8 +115,6 @@ def _factors(graph: Any, prefix: Any, p: float, q: float) -> tuple[int, int, int
     """
     if p == q == 1:
         return None
-    sums = graph.in_degrees() if prefix is None else prefix[graph.indptr[1:]] - prefix[graph.indptr[:-1]]
-    heaviest = int(sums.max()) if sums.size else 0
     bits = min(_FACTOR_BITS, 63 - heaviest.bit_length())
     if bits < 12:
         raise ValueError(

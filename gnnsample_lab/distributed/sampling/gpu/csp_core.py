@@ -365,6 +365,7 @@ class Core:
                 f"collective sampling failed with status {status}: other work on the GPU has overwritten its memory"
             )
         batch = self.emit(ws, seeds, batch_id, graph)
+        self._kept.clear()  # of rows of any length
         self.moved.served[:] = self.served
         return batch
 
