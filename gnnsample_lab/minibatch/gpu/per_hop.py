@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import kernels, streams
-from gnnsample_lab.device.arrays import offsets_of
+from gnnsample_lab.device.arrays import is_cuda_array, offsets_of
 from gnnsample_lab.device.dependent import launch
 from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT, IdMap
 from gnnsample_lab.minibatch.types import MiniBatch
@@ -117,8 +117,10 @@ class PerHopSampler:
         given = cupy.asarray(seeds)
         if given.dtype.itemsize < ids.itemsize:  # negative ids of fewer bits would be no huge ones
             given = given.astype(np.int64)
+        # Those of the host were checked there: the published samplers do not wait for the GPU before the first hop.
         # Read as unsigned integers, negative ids are huge, so a single reduction checks both bounds.
-        if int(given.view(given.dtype.str.replace("i", "u")).max()) >= self.graph.num_nodes:
+        unsigned = given.dtype.str.replace("i", "u")
+        if is_cuda_array(seeds) and int(given.view(unsigned).max()) >= self.graph.num_nodes:
             raise ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
         nodes, inverse = id_map.merger.merge(given.astype(ids))
         nodes = id_map.engine.begin(nodes)
