@@ -107,6 +107,14 @@ def test_an_epoch_begins_without_the_rows_of_the_last(graph):
     assert again.bytes_moved == first.bytes_moved
 
 
+def test_an_epoch_ends_without_rows(graph):
+    """They would lie beside those of evaluation."""
+    trainer = make_trainer(graph, matched=True)
+    trainer.epoch(0)
+    source = trainer.features
+    assert source._given is None and source.matched._previous is None
+
+
 def test_reordering_changes_the_order_of_a_window_and_nothing_else(graph):
     plain, ordered = make_trainer(graph), make_trainer(graph, reorder="greedy", window=5)
     plain.epoch(0)
