@@ -17,7 +17,8 @@ from typing import Any
 LARGE = 1 << 20
 """Arrays of so many bytes or more have the pool of their octave; smaller ones share one."""
 _ROUNDED_FROM = 4096
-_SIZES_AN_OCTAVE = 16
+SIZES_AN_OCTAVE = 16
+"""What :func:`rounded` leaves of the sizes between a power of two and the next one."""
 
 
 class GivenBack:
@@ -52,7 +53,7 @@ def rounded(size: int) -> int:
     """``size`` in bytes, up to the next of 16 sizes between a power of two and the next one."""
     if size < _ROUNDED_FROM:
         return size
-    step = (1 << (size - 1).bit_length()) // 2 // _SIZES_AN_OCTAVE
+    step = (1 << (size - 1).bit_length()) // 2 // SIZES_AN_OCTAVE
     return -(-size // step) * step
 
 

@@ -199,13 +199,14 @@ class RoundExchange:
         work, packed, told_work, told = self._pending.popleft()
         told_work.wait()
         work.wait()
-        here = [trainer for trainer, number in enumerate(told[:, 0].tolist()) if number > 0]
+        numbers = told[:, 0].tolist()
+        here = [trainer for trainer, number in enumerate(numbers) if number > 0]
         if here:
             sums = self._gradients.unpack(packed, self._count)
             self._optimizer.step()
             # Slices, since an index of the host's would make it wait for the device.
             mine = sums if len(here) == self._count else torch.cat([sums[i : i + 1] for i in here])
-            self._applied(Round((told[here, 0] - 1).tolist(), mine))
+            self._applied(Round([numbers[i] - 1 for i in here], mine))
         return int(told[:, 1].sum()) == self._count
 
 

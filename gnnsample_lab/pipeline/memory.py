@@ -130,7 +130,7 @@ def torch_rounding() -> Iterator[None]:
     are of the sizes that they had.
     """
     tell, told = _allocator_settings()
-    wanted = {"roundup_power2_divisions": ("16", "1")}  # inside, and its default
+    wanted = {"roundup_power2_divisions": (str(pools.SIZES_AN_OCTAVE), "1")}  # inside, and its default
     if runtime.has_virtual_memory():
         wanted["expandable_segments"] = ("True", "False")
     wanted = {name: values for name, values in wanted.items() if name not in told}

@@ -189,7 +189,7 @@ def _exchange_s(rank: Any, graph: Any, given: dict[str, Any]) -> float:
     layers = len(checked_fanouts(given["fanouts"]))
     model = built_model(given["model"], graph, given["hidden"], layers, None, _model_options(given))
     size = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    group, control = _groups_of(rank, tuple(range(1, rank.world_size)))
+    group, control = groups_of(rank, tuple(range(1, rank.world_size)))
     mine = 0.0
     if rank.index:
         mine = exchange_s(rank.device, size, group, control, rank.index - 1, trainers, by_rounds=True)
@@ -370,18 +370,9 @@ def _member(
         notes.append(
             f"caches of standby trainers hold {standby:.0%} of the vertices: the topology is there, too"
         )
+    groups = groups_of(rank, tuple(split.replicas))
     return (
-        Member(
-            rank,
-            split,
-            trainer,
-            marker,
-            _groups_of(rank, tuple(split.replicas)),
-            address,
-            slots,
-            peers,
-            swaps,
-        ),
+        Member(rank, split, trainer, marker, groups, address, slots, peers, swaps),
         marked,
         kernel,
         tuple(notes),
@@ -477,8 +468,9 @@ def _scores(order: np.ndarray | None, num_nodes: int, ratio: float) -> np.ndarra
     return scores
 
 
-def _groups_of(rank: Any, members: tuple[int, ...]) -> tuple[Any, Any]:
-    """Process groups of these ranks: for gradients, and for who trained on what. Kept by warm ranks."""
+def groups_of(rank: Any, members: tuple[int, ...]) -> tuple[Any, Any]:
+    """Process groups of these ranks: for gradients, and for who trained on what. All ranks call it alike; warm ones keep
+    what it made."""
     kept = _groups.setdefault(rank, {})
     if members not in kept:
         others = [r for r in range(rank.world_size) if r not in members]

@@ -601,9 +601,8 @@ def run_epochs(
         trainer = ready.trainer
         if told is not None:
             trainer.told = lambda: told(ready, records, accuracy)
-            stack.callback(
-                setattr, trainer, "told", None
-            )  # it has the trainer: a cycle, with all that this holds
+            # It has the trainer: a cycle, with all that this holds.
+            stack.callback(setattr, trainer, "told", None)
         # Dropout does not depend on what the preparation drew; ranks have masks of their own.
         with generators.LOCK:
             torch.manual_seed((seed + (0 if rank is None else rank.index)) % 2**64)

@@ -187,20 +187,18 @@ def test_files_that_ogb_promises_must_be_there(tmp_path, ogb_folders, file):
         load("ogbn-arxiv", tmp_path)
 
 
-def test_vertices_without_a_label_are_nan_as_in_ogb(tmp_path, ogb_folders):
+@pytest.mark.parametrize(
+    "text",
+    ["\n".join(["3.0", "nan"] * 15) + "\n", "\n".join(["3", ""] * 15) + "\n\n\n"],
+    ids=["nan", "blank"],
+)
+def test_vertices_without_a_label_are_nan_as_in_ogb_or_blank(tmp_path, ogb_folders, text):
+    """A blank line left out would give every vertex behind it the next one's label; at the end of a file it is
+    nothing."""
     folder = tmp_path / "ogb" / "ogbn_arxiv"
     ogb_folders.node_property(folder)
     with gzip.open(folder / "raw" / "node-label.csv.gz", "wt") as handle:
-        handle.write("\n".join(["3.0", "nan"] * 15) + "\n")
-    assert load("ogbn-arxiv", tmp_path).label.tolist() == [3, -1] * 15
-
-
-def test_a_blank_line_is_a_vertex_without_a_label(tmp_path, ogb_folders):
-    """Left out, it would give every vertex behind it the next one's label; at the end of a file it is nothing."""
-    folder = tmp_path / "ogb" / "ogbn_arxiv"
-    ogb_folders.node_property(folder)
-    with gzip.open(folder / "raw" / "node-label.csv.gz", "wt") as handle:
-        handle.write("\n".join(["3", ""] * 15) + "\n\n\n")
+        handle.write(text)
     assert load("ogbn-arxiv", tmp_path).label.tolist() == [3, -1] * 15
 
 

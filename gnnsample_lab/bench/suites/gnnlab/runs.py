@@ -28,6 +28,7 @@ from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_tim
 from gnnsample_lab.pipeline.schedule.simulate import simulate
 from gnnsample_lab.pipeline.schedule.timeline import Timeline
 from gnnsample_lab.pipeline.schedule.times import Costs, StageTimes, stage_times
+from gnnsample_lab.systems.factored import groups_of
 from gnnsample_lab.systems.features import topology_bytes
 from gnnsample_lab.systems.table import System, find
 from gnnsample_lab.systems.train import train
@@ -345,9 +346,7 @@ def exchange_s(session: Session, task: Task) -> float:
 
 def exchange_on_rank(rank: Any, size: int, trainers: int, by_rounds: bool) -> float | None:
     """Median seconds of an exchange of ``size`` gradients among the first ``trainers`` ranks; None on the others."""
-    everyone = list(range(rank.world_size))
-    parts = [part for part in (everyone[:trainers], everyone[trainers:]) if part]
-    group, control = rank.another_group(None, parts=parts), rank.another_group("gloo", parts=parts)
+    group, control = groups_of(rank, tuple(range(trainers)))
     if rank.index >= trainers:
         return None
     return exchange.exchange_s(rank.device, size, group, control, rank.index, trainers, by_rounds=by_rounds)
