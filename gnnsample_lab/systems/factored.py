@@ -469,8 +469,8 @@ def _scores(order: np.ndarray | None, num_nodes: int, ratio: float) -> np.ndarra
 
 
 def groups_of(rank: Any, members: tuple[int, ...]) -> tuple[Any, Any]:
-    """Process groups of these ranks: for gradients, and for who trained on what. All ranks call it alike; warm ones keep
-    what it made."""
+    """Process groups of these ranks: for gradients, and for who trained on what. All ranks call it alike; warm ones
+    keep what it made."""
     kept = _groups.setdefault(rank, {})
     if members not in kept:
         others = [r for r in range(rank.world_size) if r not in members]
