@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import kernels, streams
-from gnnsample_lab.device.arrays import is_cuda_array, offsets_of
+from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.device.dependent import launch
 from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT, IdMap
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.launch import Launcher
 from gnnsample_lab.sampling.neighbors.plan import COUNTERS, HUB, PLAN, as_argument, point_to_weights
-from gnnsample_lab.sampling.neighbors.sizes import hub_capacity
+from gnnsample_lab.sampling.neighbors.sizes import hub_capacity, power_of_two
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES as PER_HOP_STRATEGIES
 from gnnsample_lab.sampling.weights import IntegerWeights
@@ -28,6 +28,65 @@ from .arena import LazyTuple
 _NOT_TRACED: Any = np.uint64(0)
 _SHARE_OF_LIST = 64
 """The part of ``scratch_bytes`` that the list of hubs takes at most."""
+
+_MET = np.dtype(
+    [
+        ("slots", "<u8"),
+        ("mask", "<u8"),
+        ("stamp", "<u8"),
+        ("report", "<u8"),
+        ("bits", "<u4"),
+        ("unused", "<u4"),
+    ]
+)
+"""``Met`` of the kernels."""
+
+
+class MetSeeds:
+    """Which seeds of a mini-batch are met, as ``take_seeds`` notes and reports it.
+
+    The published samplers neither check seeds nor merge them, and do not wait for the GPU before the first hop. So
+    seeds are taken for distinct vertices in the launch that copies them, and whoever waits for the first hop's total
+    has :meth:`found` beside it.
+    """
+
+    def __init__(self, num_nodes: int, turns: streams.Turns) -> None:
+        import cupy
+
+        self.turns = turns
+        bits = max(1, (num_nodes - 1).bit_length())
+        self._stamps = 1 << min(62, 64 - bits)
+        self._memory = cupy.cuda.alloc_pinned_memory(16)
+        self._report = np.frombuffer(self._memory, np.int64, 2)
+        self._slots = cupy.empty(0, np.uint64)
+        self.struct = np.zeros(1, dtype=_MET)
+        self.struct["report"], self.struct["bits"] = int(self._memory.ptr), bits
+        self.argument = as_argument(self.struct)
+        self._stamp = 0
+        self._report[:] = 0
+
+    @property
+    def scratch_bytes(self) -> int:
+        return int(self._slots.nbytes)
+
+    def begin(self, seeds: int) -> None:
+        """Before the launch for so many seeds."""
+        slots = power_of_two(2 * seeds, 64)
+        grown = self._slots.size < slots
+        if grown:
+            self._slots = streams.empty(slots, np.uint64, self.turns)
+            self.struct["slots"], self.struct["mask"] = self._slots.data.ptr, slots - 1
+        self._stamp += 1
+        if grown or self._stamp >= self._stamps:
+            self._slots.data.memset_async(0, self._slots.nbytes)
+        if self._stamp >= self._stamps:
+            self._stamp, self._report[:] = 1, 0
+        self.struct["stamp"] = self._stamp
+
+    def found(self) -> tuple[bool, bool]:
+        """Whether a seed is no vertex, and whether one came twice; once the launch is known to have ended."""
+        outside, repeated = self._report.tolist()
+        return outside == self._stamp, repeated == self._stamp
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +128,7 @@ class PerHopSampler:
         }  # fmt: skip
         module = kernels.load_module("sampling/neighbors/hops/per_hop.cu", macros)
         names = (
+            "take_seeds",
             "count_rows",
             "draw_blocks",
             "draw_blocks_coo",
@@ -84,6 +144,7 @@ class PerHopSampler:
         if scratch_bytes is not None:
             scratch_bytes -= sum(array.nbytes for array in self._list)
         self.id_map = IdMap(id_map, graph.num_nodes, graph.indices.dtype, "cuda", scratch_bytes=scratch_bytes)
+        self.met, self.merges = MetSeeds(graph.num_nodes, self.id_map.turns), False
 
     def _list_of_hubs(self, scratch_bytes: int | None) -> tuple[Any, ...]:
         """Counters and places for the hubs of a hop, where kernels share them; a list that is full costs time alone."""
@@ -106,28 +167,21 @@ class PerHopSampler:
 
     @property
     def scratch_bytes(self) -> int:
-        return self.id_map.scratch_bytes + sum(array.nbytes for array in self._list)
+        held = self.id_map.scratch_bytes + self.met.scratch_bytes
+        return held + sum(array.nbytes for array in self._list)
 
     def sample(self, seeds: Any, batch_id: int, events: Any = None) -> MiniBatch:
         """One mini-batch. ``events``, when given, records the hops' phases (see ``trace``)."""
-        import cupy
-
-        ids, id_map = self.graph.indices.dtype, self.id_map
+        id_map = self.id_map
         id_map.turns.take()
-        given = cupy.asarray(seeds)
-        if given.dtype.itemsize < ids.itemsize:  # negative ids of fewer bits would be no huge ones
-            given = given.astype(np.int64)
-        # Those of the host were checked there: the published samplers do not wait for the GPU before the first hop.
-        # Read as unsigned integers, negative ids are huge, so a single reduction checks both bounds.
-        unsigned = given.dtype.str.replace("i", "u")
-        if is_cuda_array(seeds) and int(given.view(unsigned).max()) >= self.graph.num_nodes:
-            raise ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
-        nodes, inverse = id_map.merger.merge(given.astype(ids))
+        nodes, inverse, work = self._first(seeds)
         nodes = id_map.engine.begin(nodes)
         levels, picks, local = [int(nodes.size)], [], []
         for hop in range(self.spec.num_hops):
             begin = levels[-2] if self.spec.expand == "new" and hop else 0
-            hop_picks = self.draw(nodes[begin:] if begin else nodes, hop, batch_id, events)
+            if hop:
+                work = self.prepare(nodes[begin:] if begin else nodes, hop)
+            hop_picks = self._drawn(work, hop, batch_id, events)
             nodes, ids_out = id_map.engine.extend(hop_picks.neighbors)
             local.append(ids_out)
             levels.append(int(nodes.size))
@@ -146,24 +200,65 @@ class PerHopSampler:
         return MiniBatch(
             streams.leased(nodes, ready), tuple(levels), LazyTuple(hops, leased),
             LazyTuple(hops, lambda hop: streams.leased(local[hop], ready)),
-            streams.leased(inverse.astype(np.int64), ready), batch_id, self.spec, self.graph, ready=ready,
+            streams.leased(inverse, ready), batch_id, self.spec, self.graph, ready=ready,
         )  # fmt: skip
 
-    def draw(self, rows: Any, hop: int, batch_id: int, events: Any = None) -> HopPicks:
-        """One hop's picks for ``rows``, in arrays of exact size; the host waits for the total."""
+    def _first(self, given: Any) -> tuple[Any, Any, HopWork]:
+        """The distinct seeds, the place of each given one among them, and what the first hop draws.
+
+        Seeds are merged from the first mini-batch on in which one comes twice.
+        """
+        nodes, inverse = self._taken(given)
+        merged = self.merges
+        if merged:
+            nodes, inverse = self._merged(nodes)
+        work = self.prepare(nodes, 0)
+        outside, repeated = self.met.found() if nodes.size else (False, False)
+        if outside:
+            raise ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
+        if repeated and not merged:
+            self.merges = True
+            nodes, inverse = self._merged(nodes)
+            work = self.prepare(nodes, 0)
+        return nodes, inverse, work
+
+    def _taken(self, given: Any) -> tuple[Any, Any]:
+        """A copy of seeds as the graph's ids, and their numbers; nothing waits."""
         import cupy
 
-        work = self.prepare(rows, hop)
+        if given.dtype != np.int32 and given.dtype != np.int64:
+            given = given.astype(np.int64)
+        given = cupy.ascontiguousarray(cupy.asarray(given))
+        n = int(given.size)
+        seeds, inverse = cupy.empty(n, self.graph.indices.dtype), cupy.empty(n, np.int64)
+        if n:
+            self.met.begin(n)
+            wide = np.int32(given.dtype.itemsize == 8)
+            args = (self.args, self.met.argument, given, wide, np.uint64(n), seeds, inverse)
+            self.k["take_seeds"]((-(-n // 256),), (256,), args)
+        return seeds, inverse
+
+    def _merged(self, seeds: Any) -> tuple[Any, Any]:
+        nodes, places = self.id_map.merger.merge(seeds)
+        return nodes, places.astype(np.int64)
+
+    def draw(self, rows: Any, hop: int, batch_id: int) -> HopPicks:
+        """One hop's picks for ``rows``, in arrays of exact size; the host waits for the total."""
+        return self._drawn(self.prepare(rows, hop), hop, batch_id)
+
+    def _drawn(self, work: HopWork, hop: int, batch_id: int, events: Any = None) -> HopPicks:
+        import cupy
+
         neighbors = cupy.empty(work.total, self.graph.indices.dtype)
         positions = cupy.empty(work.total, np.int64)
         slots = cupy.empty(max(1, work.total), np.int32)
-        trace = _NOT_TRACED if events is None else events.rows(hop, int(rows.size))
+        trace = _NOT_TRACED if events is None else events.rows(hop, int(work.rows.size))
         if events is not None:
             events.mark("prepared", hop)
         self.launch_draw(work, hop, batch_id, (slots, neighbors, positions), trace)
         if events is not None:
             events.mark("drawn", hop)
-        return HopPicks(rows, work.counts, neighbors, positions, work.offsets)
+        return HopPicks(work.rows, work.counts, neighbors, positions, work.offsets)
 
     def prepare(self, rows: Any, hop: int) -> HopWork:
         """Count what the rows of ``hop`` need, and scan the counts; the host waits for the total."""

@@ -139,8 +139,13 @@ def test_many_seeds_with_duplicates(strategy, expand):
             seeds = rng.permutation(seeds)
 
 
+def merges(sampler: NeighborSampler) -> bool:
+    engine = sampler._engine
+    return engine._merges if engine.per_hop is None else engine.per_hop.merges
+
+
 @pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize("strategy", [s for s in GPU_STRATEGIES if s not in PER_HOP_STRATEGIES])
+@pytest.mark.parametrize("strategy", GPU_STRATEGIES)
 def test_seeds_are_merged_from_the_first_duplicate_on(strategy, table):
     """Distinct seeds are numbered by their places; others are found out, and the launch is repeated."""
     g = graph_named("hubs")
@@ -153,14 +158,14 @@ def test_seeds_are_merged_from_the_first_duplicate_on(strategy, table):
         many = rng.integers(0, g.num_nodes, count)
         gpu = NeighborSampler(g, [4, 3], strategy=strategy, device="cuda")
         gpu._engine = GpuEngine(gpu.graph, gpu.spec, None, strategy, "exact", 5, False, None, table)
-        assert not gpu._engine._merges
+        assert not merges(gpu)
         for batch_id, seeds in enumerate((distinct, distinct[::-1].copy(), twice, many, distinct)):
             found, wanted = gpu.sample(seeds, batch_id), cpu.sample(seeds, batch_id)
             assert found.canonical() == wanted.canonical(), (count, batch_id)
             assert found.seed_inverse.get().tolist() == wanted.seed_inverse.tolist()
             # Strategy `grid-barrier` merges few seeds itself.
             if strategy != "grid-barrier" or count > ONE_BLOCK_SEEDS:
-                assert gpu._engine._merges == (batch_id >= 2)
+                assert merges(gpu) == (batch_id >= 2)
 
 
 @pytest.mark.parametrize("strategy", ["captured", "bsp", "persistent", "persistent-tile"])
@@ -177,7 +182,9 @@ def test_one_duplicate_among_many_mini_batches_in_a_launch(strategy):
     assert gpu._engine._merges
 
 
-@pytest.mark.parametrize("strategy", ["captured", "bsp", "persistent", "persistent-tile", "fused-static"])
+@pytest.mark.parametrize(
+    "strategy", ["captured", "bsp", "persistent", "persistent-tile", "fused-static", *PER_HOP_STRATEGIES]
+)
 @pytest.mark.parametrize("count", [50, ONE_BLOCK_SEEDS + 50])
 def test_a_seed_outside_of_the_graph_is_refused_and_forgotten(strategy, count):
     import cupy
@@ -192,7 +199,21 @@ def test_a_seed_outside_of_the_graph_is_refused_and_forgotten(strategy, count):
             gpu.sample(wrong)
     wanted = NeighborSampler(g, [4, 3], device="cpu").sample(np.arange(count), 9)
     assert gpu.sample(seeds, 9).canonical() == wanted.canonical()
-    assert not gpu._engine._merges  # distinct seeds are not merged because others were wrong
+    assert not merges(gpu)  # distinct seeds are not merged because others were wrong
+
+
+def test_seeds_are_met_anew_once_their_stamps_run_out():
+    g = graph_named("hubs")
+    cpu = NeighborSampler(g, [4, 3], device="cpu")
+    gpu = NeighborSampler(g, [4, 3], strategy="block-bsp", device="cuda")
+    gpu._engine.per_hop.met._stamps = 3
+    for batch_id in range(7):
+        seeds = np.arange(20) + batch_id % 2
+        assert gpu.sample(seeds, batch_id).canonical() == cpu.sample(seeds, batch_id).canonical()
+        assert not merges(gpu)
+    seeds[3] = seeds[9]
+    assert gpu.sample(seeds, 7).canonical() == cpu.sample(seeds, 7).canonical()
+    assert merges(gpu)
 
 
 def with_wide_ids(g: Graph) -> Graph:

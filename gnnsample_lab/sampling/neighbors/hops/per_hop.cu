@@ -25,6 +25,49 @@ __device__ __forceinline__ void stamp(u64* trace, u64 row, u64 started) {
 #endif
 }
 
+// Where seeds are noted, so that seeds which are no vertices, or come twice, are found without a wait of its own.
+struct Met {
+    u64* slots;   // [mask + 1], at least twice as many as seeds: stamp and vertex
+    u64 mask;
+    u64 stamp;    // of this mini-batch, not 0: slots with another are vacant, so nothing is cleared
+    i64* report;  // pinned host memory, which gets the stamp: [0] where a seed is no vertex, [1] where one came before
+    u32 bits;     // of a vertex
+    u32 unused;
+};
+static_assert(sizeof(Met) == 40, "per_hop.py packs the same structure");
+
+// No fence: the host reads the words once it has waited for the stream.
+__device__ __forceinline__ void tell(const Met& met, int what) { met.report[what] = (i64)met.stamp; }
+
+// Copy seeds, as ids of the graph. What is no vertex becomes vertex 0, which kernels may read before the host has heard.
+// inverse: [n] each seed's own number, which is its place if all are distinct.
+extern "C" __global__ void take_seeds(const __grid_constant__ Plan p, const __grid_constant__ Met met, const void* given,
+                                      int wide, u64 n, ID_T* seeds, i64* inverse) {
+    const u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const u64 v = wide ? (u64)((const i64*)given)[i] : (u64)(i64)((const int*)given)[i];
+    const bool valid = v < p.num_nodes;
+    seeds[i] = valid ? (ID_T)v : 0;
+    inverse[i] = (i64)i;
+    if (!valid) return tell(met, 0);
+    const u64 mine = met.stamp << met.bits | v;
+    u64 at = lab_hash(v, met.mask + 1), seen = __ldcg(met.slots + at);
+    u64 probes = 0;
+    // bounded: `probes` counts every step to another slot, and a slot that is vacant is claimed at the first or second try
+    while (seen != mine) {
+        if (seen >> met.bits != met.stamp) {
+            const u64 old = atomicCAS(met.slots + at, seen, mine);
+            if (old == seen) return;
+            seen = old;
+            continue;
+        }
+        if (++probes > met.mask) __trap();  // half of the slots are vacant, unless other work has overwritten them
+        at = (at + 1) & met.mask;
+        seen = __ldcg(met.slots + at);
+    }
+    tell(met, 1);
+}
+
 // Picks per row. `work`, if not null, gets the cost of each row: groups of four candidates (reservoir), else picks.
 extern "C" __global__ void count_rows(const __grid_constant__ Plan p, const ID_T* rows, u64 n, int fanout, int* counts,
                                       i64* work) {
