@@ -90,14 +90,16 @@ def fusion(fig8: Record, fig9: Record, fig10: Record) -> Phrases:
         for hops in (2, 3)
     }
     return [
-        *dict.fromkeys(f"Recorded on {cards(each)}" for each in (fig8, fig9, fig10)),
+        f"Recorded on {cards(fig8)} and, whole mini-batches, recorded on {cards(fig9)}",
+        Said("Recorded on", cards(fig8) == cards(fig10)),
         f"{span(queue[0])} as fast in {len(queue[0])} settings",
         Said("faster in all of them, as the paper says", min(queue[0]) > 1),
         f"ours {span(teams[0])}: nobody is assigned",
         f"{span(queue[1])} as fast as by `block-bsp`",
         f"the paper: up to {fig9['paper']['best']} times",
+        f"slower in {sum(value < 1 for value in queue[1])} of {len(queue[1])} settings",
         f"by ours {span(teams[1])}",
-        Said("and in no setting slower", min(*queue[1], *teams[1]) > 1),
+        Said("and slower in none", min(teams[1]) > 1),
         f"as published {span(queue[2])}, {median(queue[2])}",
         f"the paper has {span(paper)} on average",
         f"here the averages of its {counted(len(over))} graphs are {span(over)}, below 1 on {counted(below)}",
@@ -196,10 +198,11 @@ def maps(table8: Record) -> Phrases:
     fused = rows(table8, id_map="fused-map", form="published")
     paper = [row["speedup"] for row in table8["paper"]["rows"] if row["id_map"] == "fused-map"]
     slower = [row["graph"] for row in fused if row["speedup"] < 1]
-    best = {
-        graph: max(rows(table8, graph=graph), key=lambda row: float(row["speedup"]))["id_map"]
-        for graph in graphs_of(rows(table8))
-    }
+    fastest: dict[str, list[str]] = {"direct-address": [], "level-bitmap": []}
+    for graph in graphs_of(rows(table8)):
+        here = {row["id_map"]: row["map_us"] for row in rows(table8, graph=graph)}
+        for name, graphs in fastest.items():
+            graphs += [graph] if here[name] <= 1.01 * min(here.values()) else []
     large = {row["id_map"]: row["gpu_us"] for row in rows(table8, graph="papers100M-like")}
     return [
         f"Recorded on {cards(table8)}",
@@ -213,9 +216,9 @@ def maps(table8: Record) -> Phrases:
         f"`fused-map-block` {span(speed['fused-map-block'])}",
         f"`versioned-hash` {span(speed['versioned-hash'])}",
         f"`direct-address` {span(speed['direct-address'])}",
-        f"fastest of all on {names([graph for graph, name in best.items() if name == 'direct-address'])}",
+        f"fastest, or within 1 % of it, on {names(fastest['direct-address'])}",
         f"`level-bitmap` {span(speed['level-bitmap'])}",
-        f"fastest on {names([graph for graph, name in best.items() if name == 'level-bitmap'])}",
+        f"or within 1 %, on {names(fastest['level-bitmap'])}",
         f"`sort` {span(speed['sort'])}",
         f"which has {whole(table8['graphs']['papers100M-like']['num_nodes'] / 1e6)} million, its kernels take "
         f"{large['level-bitmap']:.0f} µs for the {large['direct-address']:.0f} of `direct-address`",

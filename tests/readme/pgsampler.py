@@ -177,6 +177,7 @@ def whole_process(fig9: Record) -> Phrases:
         f"{series(sorted({*values(fig9, 'hops')}), str)} hops",
         f"{len(gained)} settings",
         f"{span(gained, 'x')}, {median(gained)} (paper up to {exact(best)} x)",
+        f"slower in {sum(gain < 1 for gain in gained)}",
         f"ours {span(teams, 'x')}, {median(teams)}",
     ]
 
