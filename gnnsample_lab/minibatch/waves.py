@@ -16,6 +16,9 @@ from gnnsample_lab.device import pools
 
 NEEDED = 3
 """Timed launches for each number of mini-batches. One launch before them is not timed: it compiles and allocates."""
+LOOKS = 2
+"""Calls at least in which each number is timed, in turns with the others: while a host is slow for a moment, launches
+of every number take longer, and only one number's would be timed then."""
 AGAIN = 1_000
 """Launches after which the numbers are timed once more: where the host was slow for a while, launches looked dearer
 than they are, and too many mini-batches would share one for good."""
@@ -84,21 +87,25 @@ class Waves:
         self.clock: Clock = clock or EventClock()
         self._warm: set[int] = set()
         self._timed: dict[int, int] = {}
+        self._looks: dict[int, int] = {}
         self._grew: dict[int, int] = {}
-        self._pending: list[tuple[int, Any, Any]] = []
-        self._times: dict[int, list[float]] = {}
+        self._pending: list[tuple[int, int, Any, Any]] = []
+        self._times: dict[int, dict[int, list[float]]] = {}
         self._settled: dict[int, int] = {}
-        self._needed = NEEDED
+        self._rounds = 1
         self._until_again = AGAIN
 
     @property
     def us(self) -> dict[int, float]:
-        """Mini-batches per launch -> microseconds of GPU time per mini-batch, the median of launches timed so far.
+        """Mini-batches per launch -> microseconds of GPU time per mini-batch, the median of the looks so far.
 
-        Of an even number of times it is the lower one in the middle: of two looks, on a host that was slow during one,
-        the other counts.
+        A look is a call in which this number was timed, and has the median of its launches. Of an even number of looks
+        the lower one in the middle counts: of two, on a host that was slow during one, the other.
         """
-        return {size: statistics.median_low(times) for size, times in sorted(self._times.items())}
+        return {
+            size: statistics.median_low(map(statistics.median, looks.values()))
+            for size, looks in sorted(self._times.items())
+        }
 
     def settled(self, count: int) -> int | None:
         """The final number of mini-batches per launch for calls with ``count``; None while numbers are tried.
@@ -132,10 +139,11 @@ class Waves:
             for launched in self._split(count, size):
                 self._until_again -= 1
                 yield launched
-            if self._until_again <= 0 and self._needed == NEEDED:
-                self._needed = 2 * NEEDED
+            if self._until_again <= 0 and self._rounds == 1:
+                self._rounds = 2
                 self._settled.clear()
             return
+        look, timed = self._looks.get(size, 0), self._timed.get(size, 0)
         before, held = self.clock.mark(), self.clock.memory()
         for launched in self._split(count, size):
             yield launched
@@ -144,8 +152,9 @@ class Waves:
                 if holds > held and self._grew.get(size, 0) < GROWING:
                     self._grew[size] = self._grew.get(size, 0) + 1
                 else:
-                    self._timed[size] = self._timed.get(size, 0) + 1
-                    self._pending.append((size, before, now))
+                    timed += 1
+                    self._timed[size], self._looks[size] = timed, look + 1
+                    self._pending.append((size, look, before, now))
             self._warm.add(launched)
             before, held = now, holds
 
@@ -164,13 +173,18 @@ class Waves:
         """The number to try in this call, None when all are tried; settles when all times are known."""
         self._read()
         highest, us = self._highest(count), self.us
-        for size in self._candidates(highest):
-            if self._timed.get(size, 0) < self._needed:
-                return size
-        if any(size <= highest for size, _, _ in self._pending):
+        lacking = [size for size in self._candidates(highest) if self._lacks(size)]
+        if lacking:
+            return min(lacking, key=lambda size: self._looks.get(size, 0))
+        if any(size <= highest for size, *_ in self._pending):
             return None
         self._settled[highest] = min((size for size in us if size <= highest), key=us.__getitem__)
         return self._settled[highest]
+
+    def _lacks(self, size: int) -> bool:
+        """Whether a number was not timed often enough."""
+        looks, timed = self._looks.get(size, 0), self._timed.get(size, 0)
+        return looks < LOOKS * self._rounds or timed < NEEDED * self._rounds
 
     def _candidates(self, highest: int) -> Iterator[int]:
         """Numbers worth a try, in order: the initial choice, then up and down from it until a time is hopeless, and
@@ -192,11 +206,12 @@ class Waves:
     def _read(self) -> None:
         """Read the times of completed launches; later calls read the others."""
         waiting = []
-        for size, begin, end in self._pending:
+        for size, look, begin, end in self._pending:
             if self.clock.done(end):
-                self._times.setdefault(size, []).append(self.clock.us(begin, end) / size)
+                times = self._times.setdefault(size, {}).setdefault(look, [])
+                times.append(self.clock.us(begin, end) / size)
             else:
-                waiting.append((size, begin, end))
+                waiting.append((size, look, begin, end))
         self._pending = waiting
 
     def __str__(self) -> str:

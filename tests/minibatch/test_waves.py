@@ -159,6 +159,21 @@ def test_one_slow_launch_does_not_decide():
     assert waves.settled(8) == 4
 
 
+@pytest.mark.parametrize("count", [8, 32])
+@pytest.mark.parametrize("case", COSTS)
+def test_a_slow_call_does_not_decide(case, count):
+    """Whichever call it is: its launches take five times as long, and those of other numbers were not timed then."""
+    costs = COSTS[case]
+    slow = {size: 5 * us for size, us in costs.items()}
+    for which in range(12):
+        waves, clock = made(2, 32)
+        for calls in itertools.count():
+            if waves.settled(count):
+                break
+            call(waves, clock, count, slow if calls == which else costs)
+        assert costs[waves.settled(count)] == min(us for size, us in costs.items() if size <= count), which
+
+
 def test_a_host_that_was_slow_for_a_while_does_not_decide_for_good():
     """A launch costs much while numbers are tried, so that all share one; on the quick host two at a time are best."""
     waves, clock = made(4, 8)
