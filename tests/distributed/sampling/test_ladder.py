@@ -18,6 +18,7 @@ from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.distributed.parts.part import part_of, vertex_records
 from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.distributed.sampling import methods as table
+from gnnsample_lab.distributed.sampling.capacities import WARM_UP
 from gnnsample_lab.distributed.sampling.gpu.direct import DirectEngine
 from gnnsample_lab.distributed.sampling.layer import LayerSlice
 from gnnsample_lab.distributed.sampling.sectors import weight_sectors
@@ -128,6 +129,15 @@ def check_union(slices: list[Any], whole: Any) -> None:
         assert np.unique(np.concatenate([s["levels"][h] for s in slices])).tolist() == level.tolist()
 
 
+def warmed(sampler: Any, method: str, seeds: np.ndarray, by: str) -> Any:
+    """The sampler; ``csp-fixed`` has its buffers of fixed length once it has measured mini-batches."""
+    if method == "csp-fixed":
+        for batch_id in range(WARM_UP):
+            sampler.sample(sampler.slice(seeds, by), batch_id)
+        assert sampler.engine.capacities is not None
+    return sampler
+
+
 def sample_all(rank: Any, folder: Path, methods: list[str], kinds: dict[str, Any], by: str) -> Any:
     """Every kind of draw with every method on one rank: its slices."""
     found = {}
@@ -137,6 +147,7 @@ def sample_all(rank: Any, folder: Path, methods: list[str], kinds: dict[str, Any
             sampler = lab.distributed.Sampler(
                 folder, given.pop("fanouts"), method, rank=rank, seed=5, cache_bytes=200, **given
             )
+            warmed(sampler, method, SEEDS["one"], by)  # so that the buffers are too small for the others, too
             for seeds_name, seeds in SEEDS.items():
                 mine = sampler.slice(seeds, by)
                 found[method, name, seeds_name] = shortened(sampler.sample(mine, BATCH))
@@ -780,6 +791,7 @@ def on_hosts(rank: Any, replicated: Path, spread: Path) -> Any:
         for method in methods:
             for by in ("equal", "owner"):
                 sampler = lab.distributed.Sampler(folder, [3, 2], method, rank=rank, seed=5, hosts=HOSTS)
+                warmed(sampler, method, seeds, by)
                 out[where, method, by] = (
                     shortened(sampler.sample(sampler.slice(seeds, by), BATCH)), sampler.traffic
                 )  # fmt: skip
