@@ -191,8 +191,11 @@ def links(bandwidth: Record, threads: Record, memory: Record) -> Phrases:
     for each in rows(threads):
         enough[each["memory"]] = max(enough[each["memory"]], each["enough"])
     divided = rows(memory, gpus=most(memory, "gpus"))
-    best = min(divided, key=lambda each: float(each["us"]))
-    bytes_say = min(divided, key=lambda each: float(each["modelled_us"]))
+    best, bytes_say = (min(divided, key=lambda each: float(each[of])) for of in ("us", "modelled_us"))
+    on_two, said_of_two = (
+        whole(100 * min(rows(memory, gpus=2), key=lambda each: float(each[of]))["feature_share"])
+        for of in ("us", "modelled_us")
+    )
     return [
         Said(f"in full, {all_cards(bandwidth)}", in_full(bandwidth, threads, memory)),
         f"figure 10 on {all_cards(memory)}",
@@ -204,6 +207,7 @@ def links(bandwidth: Record, threads: Record, memory: Record) -> Phrases:
         f"{whole(100 * best['feature_share'])} % of the budget for features is best",
         Said("as the bytes say", best["feature_share"] == bytes_say["feature_share"]),
         f"with {whole(best['spilled_percent'])} % of the lists in host memory",
+        f"on two GPUs {on_two} %, where the bytes say {said_of_two} %",
         Said("the topology first): reversed", best["spilled_percent"] > 0),
     ]
 

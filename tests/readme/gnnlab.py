@@ -410,6 +410,13 @@ def scaling(fig13: Record, fig14: Record, fig15: Record) -> Phrases:
     longer, there = (of["3S2T"] / of["2S3T"] for of in (ours, theirs))
     (by_rule,) = rows(fig15, chosen="rule", gpus=4)
     slower = by_rule["epoch_s"] / min(values(fig15, "epoch_s", gpus=4))
+    elsewhere: dict[str, list[str]] = {}
+    for each in fig15["rows"]:
+        over = each["epoch_s"] / min(
+            float(of["epoch_s"]) for of in fig15["rows"] if of["gpus"] == each["gpus"]
+        )
+        if over > 1 and each["chosen"] == "rule" and each["origin"] == "modelled":
+            elsewhere.setdefault(short(over), []).append(f"on {each['gpus']}")
     return [
         few_models(*records),
         f"figure 13 on {sizes(fig13['graphs'])}, {cards(fig13, most(fig13, 'gpus'))}",
@@ -431,6 +438,7 @@ def scaling(fig13: Record, fig14: Record, fig15: Record) -> Phrases:
         Said("two samplers for six trainers are best on 8 GPUs", best == {"2S6T"}),
         f"on four, N_s from stage times that hold the queue's copies is {by_rule['samplers']}, which takes "
         f"{short(slower)} x as long as the best",
+        *(f"modelled, N_s takes {over} x as long {' and '.join(where)}" for over, where in elsewhere.items()),
         f"3S2T takes {short(longer)} x as long as 2S3T (paper {short(there)} x): {became([longer], least=there)}",
         unlike(*records),
     ]
