@@ -42,9 +42,8 @@ from . import crew, papers
 HIDDEN = 256
 STEPS, QUICK_STEPS = 24, 12
 """Mini-batches of an epoch, of as many seeds as all ranks have together."""
-EPOCHS, FEW_EPOCHS, SCALING_EPOCHS = 4, 3, 12
-"""Of a run; of runs that compare two ways of one part; of those whose steps take two milliseconds, and differ by little
-from one number of GPUs to the next."""
+EPOCHS, SCALING_EPOCHS = 6, 12
+"""Of a run; of those whose steps take two milliseconds, and differ by little from one number of GPUs to the next."""
 CACHED = (1.0, 0.3, 0.0)
 """Cached shares of the vertices over which stages are overlapped."""
 STEPS_AS: dict[str, dict[str, Any]] = {"plain": {}, "captured": {"captured": True, "kernel": "auto"}}
@@ -91,7 +90,7 @@ def pipelines(session: Session) -> dict[str, Any]:
     return {
         "settings": {
             "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": list(crew.FANOUTS), "hidden": HIDDEN,
-            "epochs": EPOCHS, "epochs_of_ways": min(EPOCHS, FEW_EPOCHS), "epochs_of_scaling": SCALING_EPOCHS,
+            "epochs": EPOCHS, "epochs_of_scaling": SCALING_EPOCHS,
             "model": "sage, and gcn", "pick": "floyd for all systems",
             "partition": f"of systems that have parts; {crew.divisions(session, graphs(session), crew.most_ranks())}",
             "ms": "wall time of a step of all ranks: median, p10 and p90 of the epochs after the first; stages: mean "
@@ -366,7 +365,6 @@ def _ways(runs: Runs, part: str, system: str, ways: dict[str, dict[str, Any]]) -
                 system,
                 runs.world,
                 cache_ratio=SHARED_CACHE,
-                epochs=min(EPOCHS, FEW_EPOCHS),
                 **options,
             ),
         )

@@ -39,7 +39,7 @@ from .extraction import MODELS
 STEPS = 48
 """Mini-batches of an epoch: the same share of an epoch for every graph, divisible among 2, 3, 4, 6 and 8 GPUs."""
 HIDDEN = 256
-EPOCHS = 4
+EPOCHS = 6
 """Of a run; the first warms up and the median of the others counts."""
 GPUS = 8
 """Of GNNLab's machine: as many as the model goes up to."""

@@ -36,7 +36,7 @@ _PASSES, _LEAST = 15, 5
 """Timed repetitions: the most, and how many there are however long they take."""
 _CHECKED = 256
 """Samples that are compared with the CPU walker's."""
-_CPU_LEAST_S, _CPU_PASSES = 0.4, 3
+_CPU_LEAST_S, _CPU_PASSES = 0.4, 5
 """Seconds of a pass of the CPU walker at least, and how many are taken."""
 L2 = f"{common.AS_LEFT}: never flushed, a call finds what the one before, of the same roots, left"
 SECONDS = "seconds are medians; ms: GPU time of one call, scheduling index included, graph and roots on the GPU before"

@@ -177,7 +177,7 @@ def _layers(name: str, graph: Any, model: str, network: Any, speeds: dict[str, A
         if speeds:
             row["bound_us"] = least_bytes(graph, runs[0]) / speeds["dram_gbps"] / 1e3
             row["share"] = row["bound_us"] / row["us"]
-            refuse_undercut(f"{name}, {model}, layer {index}", row["bound_us"], [row["us"]])
+            refuse_undercut(f"{name}, {model}, layer {index}", row["bound_us"], [row["p10"]])
             row["l2_bound_us"] = 4 * graph.num_edges * runs[0].widths.sent / speeds["l2_gbps"] / 1e3
             row["flops_us"] = map_flops(graph, network.layers[index]) / speeds["fp32_gflops"] / 1e3
         rows.append(row)
