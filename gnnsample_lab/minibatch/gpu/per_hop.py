@@ -1,12 +1,14 @@
-"""The per-hop baselines. Every hop consists of degrees, scan, host synchronisation, draw and ID map.
+"""The per-hop baselines. Every hop consists of degrees, scan, draw, host synchronisation and ID map.
 
-DGL (`block-bsp`), GraphBolt (`edge-bsp`) and TurboGNN (`turbo-bsp`) execute in this way. The kernels are in
+DGL (`block-bsp`), GraphBolt (`edge-bsp`) and TurboGNN (`turbo-bsp`) execute in this way. As in DGL the draw is launched
+into memory for as many picks as there can be, and the host waits for their number while it runs. The kernels are in
 ``sampling/neighbors/hops/per_hop.cu``; the ID map is any of :func:`~gnnsample_lab.minibatch.id_map.ladder.id_maps`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,10 @@ from gnnsample_lab.sampling.weights import IntegerWeights
 from .arena import LazyTuple
 
 _NOT_TRACED: Any = np.uint64(0)
+_TO_HOST = 2
+"""``cudaMemcpyDeviceToHost``."""
+_MOST_ROOM = 1 << 26
+"""Picks of a hop for which there is room before their number is known, 1 to 2 GB; beyond, the host waits first."""
 _SHARE_OF_LIST = 64
 """The part of ``scratch_bytes`` that the list of hubs takes at most."""
 
@@ -99,14 +105,31 @@ class HopWork:
         offsets: exclusive sums of the counts, ``int64[n + 1]``.
         scanned: exclusive sums of what each row costs, ``int64[n + 1]``; None under ``block-bsp``, which does not
             balance.
-        total: picks of all rows.
+        room: no fewer picks than all rows have, known before the host has waited; None where only :attr:`total` tells.
     """
 
     rows: Any
     counts: Any
     offsets: Any
     scanned: Any
-    total: int
+    room: int | None
+
+    def __post_init__(self) -> None:
+        import cupy
+
+        memory, stream = cupy.cuda.alloc_pinned_memory(8), cupy.cuda.get_current_stream()
+        last = self.offsets.data.ptr + self.offsets.nbytes - 8
+        cupy.cuda.runtime.memcpyAsync(memory.ptr, last, 8, _TO_HOST, stream.ptr)
+        event = cupy.cuda.Event(disable_timing=True)
+        event.record(stream)
+        self.__dict__["_told"] = memory, event
+
+    @cached_property
+    def total(self) -> int:
+        """Picks of all rows; the host waits for them."""
+        memory, event = self.__dict__["_told"]
+        event.synchronize()
+        return int(np.frombuffer(memory, np.int64, 1)[0])
 
 
 class PerHopSampler:
@@ -174,14 +197,13 @@ class PerHopSampler:
         """One mini-batch. ``events``, when given, records the hops' phases (see ``trace``)."""
         id_map = self.id_map
         id_map.turns.take()
-        nodes, inverse, work = self._first(seeds)
+        nodes, inverse, hop_picks = self._first(seeds, batch_id, events)
         nodes = id_map.engine.begin(nodes)
         levels, picks, local = [int(nodes.size)], [], []
         for hop in range(self.spec.num_hops):
             begin = levels[-2] if self.spec.expand == "new" and hop else 0
             if hop:
-                work = self.prepare(nodes[begin:] if begin else nodes, hop)
-            hop_picks = self._drawn(work, hop, batch_id, events)
+                hop_picks = self.draw(nodes[begin:] if begin else nodes, hop, batch_id, events)
             nodes, ids_out = id_map.engine.extend(hop_picks.neighbors)
             local.append(ids_out)
             levels.append(int(nodes.size))
@@ -203,8 +225,8 @@ class PerHopSampler:
             streams.leased(inverse, ready), batch_id, self.spec, self.graph, ready=ready,
         )  # fmt: skip
 
-    def _first(self, given: Any) -> tuple[Any, Any, HopWork]:
-        """The distinct seeds, the place of each given one among them, and what the first hop draws.
+    def _first(self, given: Any, batch_id: int, events: Any) -> tuple[Any, Any, HopPicks]:
+        """The distinct seeds, the place of each given one among them, and the first hop's picks.
 
         Seeds are merged from the first mini-batch on in which one comes twice.
         """
@@ -212,15 +234,17 @@ class PerHopSampler:
         merged = self.merges
         if merged:
             nodes, inverse = self._merged(nodes)
-        work = self.prepare(nodes, 0)
+        picks = self.draw(nodes, 0, batch_id, events)
         outside, repeated = self.met.found() if nodes.size else (False, False)
         if outside:
             raise ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
         if repeated and not merged:
             self.merges = True
+            if events is not None:
+                events.restart()
             nodes, inverse = self._merged(nodes)
-            work = self.prepare(nodes, 0)
-        return nodes, inverse, work
+            picks = self.draw(nodes, 0, batch_id, events)
+        return nodes, inverse, picks
 
     def _taken(self, given: Any) -> tuple[Any, Any]:
         """A copy of seeds as the graph's ids, and their numbers; nothing waits."""
@@ -242,26 +266,28 @@ class PerHopSampler:
         nodes, places = self.id_map.merger.merge(seeds)
         return nodes, places.astype(np.int64)
 
-    def draw(self, rows: Any, hop: int, batch_id: int) -> HopPicks:
-        """One hop's picks for ``rows``, in arrays of exact size; the host waits for the total."""
-        return self._drawn(self.prepare(rows, hop), hop, batch_id)
-
-    def _drawn(self, work: HopWork, hop: int, batch_id: int, events: Any = None) -> HopPicks:
+    def draw(self, rows: Any, hop: int, batch_id: int, events: Any = None) -> HopPicks:
+        """One hop's picks for ``rows``; the host waits for the total, beside the draw where there is room for all."""
         import cupy
 
-        neighbors = cupy.empty(work.total, self.graph.indices.dtype)
-        positions = cupy.empty(work.total, np.int64)
-        slots = cupy.empty(max(1, work.total), np.int32)
+        work = self.prepare(rows, hop)
+        room = work.total if work.room is None else work.room
+        neighbors = cupy.empty(room, self.graph.indices.dtype)
+        positions = cupy.empty(room, np.int64)
+        slots = cupy.empty(max(1, room), np.int32)
         trace = _NOT_TRACED if events is None else events.rows(hop, int(work.rows.size))
         if events is not None:
             events.mark("prepared", hop)
         self.launch_draw(work, hop, batch_id, (slots, neighbors, positions), trace)
         if events is not None:
             events.mark("drawn", hop)
+        total = work.total  # the host waits here, as these systems do
+        if total < room:
+            neighbors, positions = neighbors[:total], positions[:total]
         return HopPicks(work.rows, work.counts, neighbors, positions, work.offsets)
 
     def prepare(self, rows: Any, hop: int) -> HopWork:
-        """Count what the rows of ``hop`` need, and scan the counts; the host waits for the total."""
+        """Count what the rows of ``hop`` need, and scan the counts; nothing waits."""
         import cupy
 
         n = int(rows.size)
@@ -273,8 +299,9 @@ class PerHopSampler:
             self.k["count_rows"]((-(-n // 256),), (256,), args)
         offsets = offsets_of(counts)
         scanned = None if work is None else offsets_of(work)
-        total = int(offsets[-1])  # the host waits here, as these systems do
-        return HopWork(rows, counts, offsets, scanned, total)
+        fanout = self.spec.fanouts[hop]
+        most = n * (fanout if self.spec.replace else min(fanout, self.graph.max_in_degree))
+        return HopWork(rows, counts, offsets, scanned, most if fanout >= 0 and most <= _MOST_ROOM else None)
 
     def launch_draw(
         self, work: HopWork, hop: int, batch_id: int, out: tuple[Any, Any, Any], trace: Any = _NOT_TRACED,
@@ -286,7 +313,7 @@ class PerHopSampler:
             work: of :meth:`prepare`.
             hop: which hop.
             batch_id: of the mini-batch.
-            out: slots ``int32``, neighbours (ids) and positions ``int64``, room for ``work.total`` each.
+            out: slots ``int32``, neighbours (ids) and positions ``int64``, room for ``work.total`` or more each.
             trace: ``uint64[4 n]``, the rows' records in a traced run.
             coo_rows: each pick's vertex (ids) is written there as well, which makes the hop's arrays COO, as DGL and
                 PGSampler leave them; None: not. Under ``block-bsp``.

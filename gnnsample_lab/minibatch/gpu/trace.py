@@ -29,6 +29,12 @@ class Timing:
     def __init__(self) -> None:
         self.events: list[tuple[str, int, Any]] = []
         self.buffers: dict[int, Any] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew: what was recorded is not part of the run."""
+        self.events.clear()
+        self.buffers.clear()
         self.mark("begin", -1)
 
     def mark(self, name: str, hop: int) -> None:

@@ -3,7 +3,7 @@
 //
 // Items are nodes[n] followed by picks[m], both ID_T; slots: a power of two > n + m, filled with ones before.
 // Bound: five passes over all items, one kernel after another, each with random look-ups (n + m sectors of the table);
-// the host waits for the number of distinct ids before it can allocate the output of `compact`.
+// the output of `compact` has room for all items, and the host waits for the number of distinct ids behind it.
 // @variants ID_T=int,long
 #include "keys.cuh"
 

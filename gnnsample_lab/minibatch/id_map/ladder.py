@@ -26,7 +26,7 @@ from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS
 
 ID_MAPS: dict[str, str] = {
     "sort": "as array libraries do: sort all ids, find the runs of equal ones, number them by first occurrence",
-    "insert-count-compact": "DGL's: insert into a hash, count first occurrences, scan, host wait, compact, look up",
+    "insert-count-compact": "DGL's: insert into a hash, count first occurrences, scan, compact, look up, host wait",
     "versioned-hash": "GNNLab's: one hash for all hops, an entry knows its hop; insert and count, scan, wait, compact",
     "fused-map": "FastGL's, as published: whose swap claims a slot takes the local id at once, an atomic a thread",
     "fused-map-block": "ours: Fused-Map with one atomic a block, and several picks in flight per thread",

@@ -202,6 +202,27 @@ def test_a_seed_outside_of_the_graph_is_refused_and_forgotten(strategy, count):
     assert not merges(gpu)  # distinct seeds are not merged because others were wrong
 
 
+@pytest.mark.parametrize("strategy", PER_HOP_STRATEGIES)
+@pytest.mark.parametrize("fanouts", [[4, 3], [4, -1]], ids=str)
+def test_a_hop_is_drawn_before_the_host_waits_for_its_size(monkeypatch, strategy, fanouts):
+    """As in DGL. All neighbours have to be counted first."""
+    from gnnsample_lab.minibatch.gpu.per_hop import HopWork, PerHopSampler
+
+    order: list[str] = []
+    wait, launch = HopWork.total.func, PerHopSampler.launch_draw
+    monkeypatch.setattr(HopWork, "total", property(lambda work: (order.append("wait"), wait(work))[1]))
+    monkeypatch.setattr(
+        PerHopSampler, "launch_draw", lambda *given: (order.append("draw"), launch(*given))[1]
+    )
+    g = graph_named("hubs")
+    gpu = NeighborSampler(g, fanouts, strategy=strategy, device="cuda")
+    seeds = np.arange(50)
+    found = gpu.sample(seeds, 3).canonical()
+    assert found == NeighborSampler(g, fanouts, device="cpu").sample(seeds, 3).canonical()
+    assert order[:2] == ["draw", "wait"]
+    assert order[2:] == (["draw", "wait"] if fanouts[1] > 0 else ["wait", "draw", "wait"])
+
+
 def test_seeds_are_met_anew_once_their_stamps_run_out():
     g = graph_named("hubs")
     cpu = NeighborSampler(g, [4, 3], device="cpu")

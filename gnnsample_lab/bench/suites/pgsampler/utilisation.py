@@ -127,7 +127,10 @@ def main(path: str) -> None:
         indptr, indices = cupy.asarray(stored["indptr"]), cupy.asarray(stored["indices"])
         fanouts, threads, pick = stored["fanouts"].tolist(), stored["threads"].tolist(), str(stored["pick"])
         rows = [cupy.asarray(stored[f"rows{hop}"]) for hop in range(len(fanouts))]
-    graph = SimpleNamespace(indptr=indptr, indices=indices, num_nodes=int(indptr.size) - 1)
+    most = int((indptr[1:] - indptr[:-1]).max())
+    graph = SimpleNamespace(
+        indptr=indptr, indices=indices, num_nodes=int(indptr.size) - 1, max_in_degree=most
+    )
     spec = make_spec(fanouts, pick, False, False, "frontier", 0)
     knobs = Knobs()
     sampler = PerHopSampler(graph, spec, None, Launcher(graph, spec, "block-bsp", False, knobs))

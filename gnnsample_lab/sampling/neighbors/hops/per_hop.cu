@@ -1,5 +1,5 @@
 // The per-hop baselines: strategies `block-bsp`, `edge-bsp` and `turbo-bsp`. In each hop a kernel counts the picks of
-// every row, a scan follows, the host reads the total, and one of the draws below fills arrays of exactly that size.
+// every row, a scan follows, and one of the draws below fills arrays that have room for them; the host reads the total.
 //
 // rows: ID_T[n] vertices to expand; offsets: exclusive scan of counts, i64[n + 1]; slots: int[total] scratch;
 // neighbors: ID_T[total]; positions: i64[total]. RULE 5 runs as `block-bsp` alone. Where p.hub_limit asks for it,
