@@ -346,7 +346,8 @@ def test_the_faster_of_a_systems_ways_counts(fresh, made_up_training, monkeypatc
     assert alone["executor"] == "serial" and len(made_up_training) == 1, "nothing overlaps on a CPU"
     with monkeypatch.context() as on_gpu:
         on_gpu.setattr(training.common, "device", lambda: "cuda")
-        assert [training._ways(find(name)) for name in ("gnnlab", "dgl")] == [(None, "factored"), (None,)]
+        ways = [(None, "factored"), (None, "serial"), (None, "serial"), (None,), (None,)]
+        assert [training._ways(find(name)) for name in ("gnnlab", "dgl", "pyg-cpu", "fastgl", "lab")] == ways
     monkeypatch.setattr(training, "_ways", lambda system: (None, "factored"))
     both = training.run(fresh, "arxiv-like@0.05", "gnnlab", "gat")
     assert both["executor"] == "factored" and both["step_ms"] == pytest.approx(alone["step_ms"] / 2)
