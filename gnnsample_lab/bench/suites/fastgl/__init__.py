@@ -12,7 +12,7 @@ from . import papers, targets
 def _whose(row: Row) -> str:
     """FastGL itself and its techniques as published, this library's own system, or what the paper compares with."""
     name = str(row["system"])
-    if name == "lab":
+    if name == "lab" or name.startswith("lab, "):
         return "ours"
     return "published" if name == "fastgl" or name.startswith("+ ") else "baseline"
 
@@ -160,7 +160,8 @@ SUITES = (
     Suite(
         "fastgl-fig13", "suites.fastgl.training.figure13", "time to sample an epoch by system",
         columns={
-            "system": "system", "whose": _whose, "strategy": "strategy", "ID map": "id_map", **SEEDS_A_BATCH,
+            "system": "system", "whose": _whose, "strategy": "strategy", "pick": "pick", "ID map": "id_map",
+            **SEEDS_A_BATCH,
             "ms a batch": with_spread("sample_ms"),
             "epoch s": "epoch_s", "over dgl": "speedup",
         },
