@@ -96,7 +96,7 @@ def as_recorded(columns: Mapping[str, str | Callable[[Row], Any]]) -> Callable[[
 
 def _is_known(cell: str | Callable[[Row], Any], rows: Sequence[Row]) -> bool:
     """Whether a row has the field that a cell shows; of a cell that is worked out nobody knows which it reads."""
-    field_ = cell.field if isinstance(cell, Percent) else cell
+    field_ = cell.field if isinstance(cell, (Percent, Spread)) else cell
     return not isinstance(field_, str) or not rows or any(field_.partition(".")[0] in row for row in rows)
 
 
@@ -235,16 +235,19 @@ def markdown_table(header: Sequence[str], body: Iterable[Sequence[str]], numbers
     ]
 
 
-def with_spread(path: str) -> Callable[[Row], Any]:
+@dataclass(frozen=True)
+class Spread:
     """A cell with a median and, where the row's ``spread`` has them, p10 and p90: ``"57.6 (55.0-60.1)"``.
 
-    Args:
-        path: of the median, ``a.b`` for key ``b`` of ``a``. The row's ``spread`` has p10 and p90, in the median's
+    Attributes:
+        field: of the median, ``a.b`` for key ``b`` of ``a``. The row's ``spread`` has p10 and p90, in the median's
             unit, under the last part of it.
     """
-    *above, last = path.split(".")
 
-    def cell(row: Row) -> Any:
+    field: str
+
+    def __call__(self, row: Row) -> Any:
+        *above, last = self.field.split(".")
         value: Any = row
         for part in (*above, last):
             value = value.get(part) if isinstance(value, dict) else None
@@ -253,5 +256,3 @@ def with_spread(path: str) -> Callable[[Row], Any]:
             next((around[key] for key in around if key.startswith(p)), None) for p in ("p10_", "p90_")
         )
         return value if value is None or low is None else f"{number(value)} ({number(low)}-{number(high)})"
-
-    return cell

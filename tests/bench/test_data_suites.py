@@ -134,6 +134,8 @@ def test_the_id_map_suite_checks_every_rung_before_it_times(session, monkeypatch
     assert not any("l2" in row for row in rows.values()) and "flushed" in record["settings"]["l2"]
     base = rows["insert-count-compact"]["map_us"]
     assert rows["fused-map"]["speedup"] == pytest.approx(base / rows["fused-map"]["map_us"], rel=1e-4)
+    by_hop = rows["insert-count-compact"]["hop_by_hop_us"] / rows["fused-map"]["hop_by_hop_us"]
+    assert rows["fused-map"]["hop_by_hop_speedup"] == pytest.approx(by_hop, rel=1e-4)
     real = id_map.IdMap.map_hops
 
     def wrong(self: Any, seeds: Any, neighbors: Any) -> Any:

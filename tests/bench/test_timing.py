@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gnnsample_lab.bench import timing
-from gnnsample_lab.bench.suite import with_spread
+from gnnsample_lab.bench.suite import Spread
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_spread_is_the_median_between_its_tenth_and_ninetieth_percentiles() ->
     found = timing.spread([3.0, 1.0, 2.0], "ms")
     row = {"ms": {"a": found["ms"]}, "spread": {"a": timing.around(found)}}
     assert timing.around(found) == {key: found[key] for key in ("p10_ms", "p90_ms", "passes")}
-    assert with_spread("ms.a")(row) == "2.00 (1.20-2.80)" and with_spread("ms.b")(row) is None
+    assert Spread("ms.a")(row) == "2.00 (1.20-2.80)" and Spread("ms.b")(row) is None
     assert timing.spread([7.0], "ms") == {"ms": 7.0, "p10_ms": 7.0, "p90_ms": 7.0, "passes": 1}
     with pytest.raises(ValueError, match="at least one"):
         timing.spread([])

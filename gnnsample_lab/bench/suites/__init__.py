@@ -7,7 +7,7 @@ import nothing heavy; the module of a suite's function is imported when the suit
 from __future__ import annotations
 
 from gnnsample_lab.bench import floors, sanitizer
-from gnnsample_lab.bench.suite import AS_LEFT, WORK, Record, Suite, with_spread
+from gnnsample_lab.bench.suite import AS_LEFT, WORK, Record, Spread, Suite
 from gnnsample_lab.bench.targets import Target, at_least, at_most
 
 from . import dsp, fastgl, gnnlab, nextdoor, path, pgsampler, twins
@@ -55,7 +55,7 @@ _GENERAL = (
     Suite(
         "cpu", "suites.host.cpu", "sampled edges per second on two CPU cores; needs no GPU", needs_gpu=False,
         columns={
-            **WORK, "pick": "pick", "threads": "threads", "us": with_spread("wall_us"),
+            **WORK, "pick": "pick", "threads": "threads", "us": Spread("wall_us"),
             "million edges/s": lambda row: row["edges_per_s"] / 1e6,
         },
         targets=_cpu,

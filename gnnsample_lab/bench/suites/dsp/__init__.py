@@ -7,7 +7,7 @@ from typing import Any
 
 from gnnsample_lab.bench.hardness import hardness
 from gnnsample_lab.bench.record import scaled
-from gnnsample_lab.bench.suite import AS_LEFT, WORK, Percent, Suite, as_recorded, usual_notes, with_spread
+from gnnsample_lab.bench.suite import AS_LEFT, WORK, Percent, Spread, Suite, as_recorded, usual_notes
 from gnnsample_lab.bench.suites.cells import EPOCH_MS, WORK_A_BATCH, between
 
 from . import papers, targets
@@ -182,7 +182,7 @@ SUITES = (
         columns={
             "GPUs": "gpus", "budget MB": "budget_mb", "topology MB": "topology_mb", "features MB": "feature_mb",
             "lists in host %": "spilled_percent", "rows cached %": "cached_percent", "rows a batch": "rows",
-            "picks a batch": "edges", "sample us": with_spread("sample_us"), "load us": with_spread("load_us"),
+            "picks a batch": "edges", "sample us": Spread("sample_us"), "load us": Spread("load_us"),
             "both us": "us", "epoch s": "epoch_s", "from host MB": "host_mb",
             "modelled us": "modelled_us", "failed": "error",
         },

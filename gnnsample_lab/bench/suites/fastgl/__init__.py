@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnsample_lab.bench.hardness import curve_notes
-from gnnsample_lab.bench.suite import AS_LEFT, Columns, Percent, Row, Suite, as_recorded, with_spread
+from gnnsample_lab.bench.suite import AS_LEFT, Columns, Percent, Row, Spread, Suite, as_recorded
 from gnnsample_lab.bench.suites.cells import EPOCH_MS, SEEDS_A_BATCH, WORK_A_BATCH
 
 from . import papers, targets
@@ -20,7 +20,7 @@ def _whose(row: Row) -> str:
 _RUN: Columns = {
     "model": "model", "system": "system", "whose": _whose, **SEEDS_A_BATCH, "sample ms": "sample_ms",
     "extract ms": "extract_ms",
-    "train ms": "train_ms", "step ms": with_spread("step_ms"), "epoch s": "epoch_s",
+    "train ms": "train_ms", "step ms": Spread("step_ms"), "epoch s": "epoch_s",
 }  # fmt: skip
 _CACHE = {"cache GB": "cache_gb", "cached %": "cache_percent", "MB a batch": "mb_per_batch"}
 _SHARES = {"sample %": "sample_percent", "extract %": "extract_percent", "train %": "train_percent"}
@@ -32,8 +32,9 @@ SUITES = (
         "fastgl-table8", "suites.fastgl.id_map.table8", "ID map of the same picks by every rung",
         columns=as_recorded({
             "ID map": "id_map", "whose": "form", "picks": "picks", "nodes": "nodes", "L2": "l2",
-            "us": with_spread("map_us"), "epoch s": "epoch_s", "x": "speedup",
-            "GPU us": with_spread("gpu_us"), "GPU x": "gpu_speedup",
+            "us": Spread("map_us"), "epoch s": "epoch_s", "x": "speedup",
+            "hop by hop us": Spread("hop_by_hop_us"), "hop by hop x": "hop_by_hop_speedup",
+            "GPU us": Spread("gpu_us"), "GPU x": "gpu_speedup",
         }),
         paper=_part(
             "table 8", papers.TABLE8, ("graph", "id_map"), {"paper s": "epoch_s", "paper x": "speedup"}
@@ -45,12 +46,12 @@ SUITES = (
         "every rung against its bound and the best cuSPARSE algorithm",
         columns={
             "batch": "batch_size", "layer": "layer", "direction": "direction", "features": "num_features",
-            "rows": "rows", "edges": "edges", "naive us": with_spread("us.naive"),
-            "memory-aware us": with_spread("us.memory-aware"),
-            "staged us": with_spread("us.memory-aware-staged"), "grouped us": with_spread("us.grouped"),
-            "library us": with_spread("us.library"), "ours us": with_spread("ours_us"), "bound us": "bound_us",
-            "of bound": "share", "rows by community us": with_spread("ordered_us"),
-            "of bound, by community": "ordered_share", "cuSPARSE us": with_spread("cusparse_us"),
+            "rows": "rows", "edges": "edges", "naive us": Spread("us.naive"),
+            "memory-aware us": Spread("us.memory-aware"),
+            "staged us": Spread("us.memory-aware-staged"), "grouped us": Spread("us.grouped"),
+            "library us": Spread("us.library"), "ours us": Spread("ours_us"), "bound us": "bound_us",
+            "of bound": "share", "rows by community us": Spread("ordered_us"),
+            "of bound, by community": "ordered_share", "cuSPARSE us": Spread("cusparse_us"),
             "by": "cusparse_best", "over cuSPARSE": "over_cusparse",
         },
         targets=targets.aggregation,
@@ -60,7 +61,7 @@ SUITES = (
         "a GIN layer on small blocks, ours, and by separate modules around other sums",
         columns={
             "batch": "batch_size", "layer": "layer", "direction": "direction", "rows": "rows", "edges": "edges",
-            "sums by": "kernel", "us": with_spread("us"), "GPU us": "gpu_us", "over cuSPARSE's": "over_library",
+            "sums by": "kernel", "us": Spread("us"), "GPU us": "gpu_us", "over cuSPARSE's": "over_library",
             "FastGL's released us": "released_us",
         },
         targets=targets.gin,
@@ -74,7 +75,7 @@ SUITES = (
         "fastgl-table2", "suites.fastgl.aggregation.table2",
         "cache hits and GFLOP/s of the forward aggregation",
         columns={
-            "kernel": "kernel", "us": with_spread("us"),
+            "kernel": "kernel", "us": Spread("us"),
             "GFLOP/s": "gflops", "L1 %": "l1_percent", "L2 %": "l2_percent",
             "read before %": "repeated_percent", "hits": "hits_origin",
         },
@@ -86,7 +87,7 @@ SUITES = (
     Suite(
         "fastgl-fig12", "suites.fastgl.aggregation.figure12", "roofline of the aggregation kernels",
         columns={
-            "direction": "direction", "features": "num_features", "kernel": "kernel", "us": with_spread("us"),
+            "direction": "direction", "features": "num_features", "kernel": "kernel", "us": Spread("us"),
             "FLOP/byte": "flops_per_byte", "GFLOP/s": "gflops", "roof": "roof_gflops",
             "asked GB/s": "asked_gbps", "over library": "over_library",
         },
@@ -110,7 +111,7 @@ SUITES = (
         "fastgl-table7", "suites.fastgl.memory_io.table7",
         "memory IO with random walks: all rows, Match, reorder",
         rests_on=("match degree",), columns={
-            "system": "system", "by": "transfer", "ms a batch": with_spread("io_ms"), "epoch s": "io_s", "x": "speedup",
+            "system": "system", "by": "transfer", "ms a batch": Spread("io_ms"), "epoch s": "io_s", "x": "speedup",
             "MB": "mb_per_batch", "reused %": "reused_percent",
         },
         paper=_part("table 7", papers.TABLE7, ("graph", "system"), {"paper s": "io_s", "paper x": "speedup"}),
@@ -120,7 +121,7 @@ SUITES = (
         "fastgl-fig10", "suites.fastgl.memory_io.figure10",
         "memory IO against the cache ratio, Match with and without reorder",
         rests_on=("match degree", "hit rate"), columns={
-            "part": "part", "system": "system", "cached %": "cache_percent", "ms a batch": with_spread("io_ms"),
+            "part": "part", "system": "system", "cached %": "cache_percent", "ms a batch": Spread("io_ms"),
             "x": "speedup",
             "MB": "mb_per_batch", "hit %": "hit_percent", "reused %": "reused_percent",
             "reorder takes off": "reorder_gain",
@@ -162,7 +163,7 @@ SUITES = (
         columns={
             "system": "system", "whose": _whose, "strategy": "strategy", "pick": "pick", "ID map": "id_map",
             **SEEDS_A_BATCH,
-            "ms a batch": with_spread("sample_ms"),
+            "ms a batch": Spread("sample_ms"),
             "epoch s": "epoch_s", "over dgl": "speedup",
         },
         paper=_part("figure 13"), l2=AS_LEFT,
@@ -172,7 +173,7 @@ SUITES = (
         "over batch size, feature dimension, fanouts and depth, one GPU (paper: 2)",
         columns=as_recorded({
             "part": "part", "batch": "batch_size", "features": "num_features", "fanouts": "fanouts",
-            "system": "system", "whose": _whose, "sample ms": "sample_ms", "step ms": with_spread("step_ms"),
+            "system": "system", "whose": _whose, "sample ms": "sample_ms", "step ms": Spread("step_ms"),
             "epoch s": "epoch_s",
             "over dgl": "speedup", **_CACHE,
         }),

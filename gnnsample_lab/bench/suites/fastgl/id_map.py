@@ -52,6 +52,16 @@ def _map(table: IdMap, work: list[Any], i: int) -> Any:
     return table.map_hops(*work[i])
 
 
+def _map_hop_by_hop(table: IdMap, work: list[Any], i: int) -> Any:
+    """As a sampler has to that draws the next hop from what the map gives."""
+    seeds, neighbors = work[i]
+    nodes, local = table.begin(seeds), []
+    for picks in neighbors:
+        nodes, ids = table.extend(picks)
+        local.append(ids)
+    return nodes, local
+
+
 def _ratio(base: float | None, value: float | None) -> float | None:
     return base / value if base and value else None
 
@@ -115,6 +125,7 @@ def _rungs_on(session: Session, name: str) -> tuple[list[dict[str, Any]], int]:
     work = [(batch.seeds, [picks.neighbors for picks in batch.picks]) for batch in batches]
     twin = [relabel(to_host(s), list(map(to_host, n)), graph.num_nodes, device="cpu") for s, n in work[:1]]
     wall: dict[str, dict[str, float]] = {}
+    hops: dict[str, dict[str, float]] = {}
     gpu: dict[str, dict[str, float] | None] = {}
     for rung in rungs():
         table = IdMap(rung, graph.num_nodes, graph.indices.dtype, common.device())
@@ -127,6 +138,8 @@ def _rungs_on(session: Session, name: str) -> tuple[list[dict[str, Any]], int]:
                 )
             checked += 1
         wall[rung] = timing.spread(timing.wall_times(functools.partial(_map, table, work), len(work)))
+        by_hop = functools.partial(_map_hop_by_hop, table, work)
+        hops[rung] = timing.spread(timing.wall_times(by_hop, len(work)))
         gpu[rung] = _gpu_times(table, work)
     l2 = _l2(session, work)
     times = {rung: found["us"] for rung, found in wall.items()}
@@ -138,9 +151,11 @@ def _rungs_on(session: Session, name: str) -> tuple[list[dict[str, Any]], int]:
             "picks": round(float(np.mean([sum(n.size for n in neighbors) for _, neighbors in work]))),
             "nodes": round(float(np.mean([batch.num_nodes for batch in batches]))),
             **l2, "map_us": us, "epoch_s": us * epoch / 1e6, "num_batches": epoch, "speedup": times[BASELINE] / us,
+            "hop_by_hop_us": hops[rung]["us"], "hop_by_hop_speedup": hops[BASELINE]["us"] / hops[rung]["us"],
             "gpu_us": gpu_us[rung], "gpu_speedup": _ratio(gpu_us[BASELINE], gpu_us[rung]),
             "spread": {
-                "map_us": timing.around(wall[rung]), "gpu_us": timing.around(gpu[rung] or {}),
+                "map_us": timing.around(wall[rung]), "hop_by_hop_us": timing.around(hops[rung]),
+                "gpu_us": timing.around(gpu[rung] or {}),
             },
         })  # fmt: skip
     session.say(f"{name}: " + ", ".join(f"{rung} {us:.0f} us" for rung, us in times.items()))
@@ -158,6 +173,8 @@ def table8(session: Session) -> dict[str, Any]:
             "device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS,
             "map_us": "wall time of IdMap.map_hops on recorded picks, the GPU idle before and finished after, host "
             "synchronisation between hops where the rung needs it; the median of a pass; median of passes",
+            "hop_by_hop_us": "the same by IdMap.begin and extend, as a sampler has to that draws from what "
+            "the map gives: every rung waits for each hop's size",
             "gpu_us": "the same launches as a CUDA graph, sizes known, replayed back to back; none for sort, whose "
             "host waits cannot be recorded",
             "epoch_s": "map_us times the mini-batches of an epoch",

@@ -11,10 +11,10 @@ from gnnsample_lab.bench.suite import (
     Percent,
     Record,
     Row,
+    Spread,
     Suite,
     as_recorded,
     usual_notes,
-    with_spread,
 )
 from gnnsample_lab.bench.suites.cells import EPOCH_MS, SEEDS_A_BATCH, WORK_A_BATCH, between
 from gnnsample_lab.bench.suites.cells import milliseconds as _ms
@@ -60,7 +60,7 @@ SUITES = (
         "bandwidth of missed rows by transfer, against a pinned copy",
         columns=as_recorded({
             "features": "num_features", "cached %": "cache_percent", "transfer": "transfer", "by": "resolved",
-            "L2": "l2", "missed rows": "misses", "us": with_spread("extract_us"), "GB/s": "miss_gbps",
+            "L2": "l2", "missed rows": "misses", "us": Spread("extract_us"), "GB/s": "miss_gbps",
             "of pinned copy": "share",
         }),
         targets=targets.extraction,
@@ -70,8 +70,8 @@ SUITES = (
         "weighted draws against alias tables, and PinSAGE's mini-batch beside its kernels",
         columns=as_recorded({
             "part": "part", "L2": "l2", "seeds": "seeds", "in a call": "together", "rows": "rows", "picks": "picks",
-            "fanout": "fanout", "alias us": with_spread("alias_us"), "ours us": with_spread("guide_us"),
-            "over alias": "over_alias", "alias MB": "alias_mb", "guide MB": "guide_mb", "each us": with_spread("us"),
+            "fanout": "fanout", "alias us": Spread("alias_us"), "ours us": Spread("guide_us"),
+            "over alias": "over_alias", "alias MB": "alias_mb", "guide MB": "guide_mb", "each us": Spread("us"),
             "of it GPU us": "gpu_us", "over GPU": "over_gpu",
         }),
         targets=targets.samplers,
@@ -105,8 +105,8 @@ SUITES = (
         "extract time and hit rate over cache ratio and dimension",
         rests_on=("hit rate",), columns=as_recorded({
             "part": "part", "features": "num_features", "cached %": "cache_percent", "hit %": "hit_percent",
-            "MB": "mb_per_batch", "L2": "l2", "extract ms": with_spread("extract_ms"), "misses by": "transfer",
-            "by UVA, ours, ms": with_spread("uva_ms"),
+            "MB": "mb_per_batch", "L2": "l2", "extract ms": Spread("extract_ms"), "misses by": "transfer",
+            "by UVA, ours, ms": Spread("uva_ms"),
         }),
         paper=_part(
             "figure 4", papers.FIGURE4, ("graph", "part", "cache_percent"),
@@ -152,8 +152,8 @@ SUITES = (
         "gnnlab-fig12", "suites.gnnlab.extraction.figure12", "extract time of an epoch by caching policy",
         rests_on=("hit rate",), columns=as_recorded({
             "model": "model", "policy": "policy", "cached %": "cache_percent", "hit %": "hit_percent",
-            "L2": "l2", "ms a batch": with_spread("extract_ms"), "misses by": "transfer",
-            "by UVA, ours, ms": with_spread("uva_ms"), "epoch s": "extract_s",
+            "L2": "l2", "ms a batch": Spread("extract_ms"), "misses by": "transfer",
+            "by UVA, ours, ms": Spread("uva_ms"), "epoch s": "extract_s",
             "less than random": "less_than_random",
         }),
         paper=_part(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gnnsample_lab.bench.suite import AS_LEFT, Columns, Record, Suite, as_recorded, with_spread
+from gnnsample_lab.bench.suite import AS_LEFT, Columns, Record, Spread, Suite, as_recorded
 
 from . import by_graph, papers, targets
 
@@ -41,9 +41,9 @@ SUITES = (
         "nextdoor-fig7", "suites.nextdoor.tables.figure7",
         "eleven applications: over SP, TP and the CPU walker, one core and all",
         columns=as_recorded({
-            "app": "app", "samples": "num_samples", "L2": "l2", "transit ms": with_spread("published_ms"),
+            "app": "app", "samples": "num_samples", "L2": "l2", "transit ms": Spread("published_ms"),
             "over SP": "published_over_sample", "over TP": "published_over_vanilla",
-            "over all cores": "published_over_cpu_all", "ours ms": with_spread("ms.transit"),
+            "over all cores": "published_over_cpu_all", "ours ms": Spread("ms.transit"),
             "ours over SP": "over_sample", "ours over TP": "over_vanilla", "ours over one core": "over_cpu_core",
             "ours over all cores": "over_cpu_all",
         }),
@@ -53,7 +53,7 @@ SUITES = (
         "nextdoor-fig6", "suites.nextdoor.tables.figure6",
         "share of the scheduling index in the time to sample",
         columns=as_recorded({
-            "app": "app", "index": "index", "L2": "l2", "ms": with_spread("ms"), "index ms": with_spread("index_ms"),
+            "app": "app", "index": "index", "L2": "l2", "ms": Spread("ms"), "index ms": Spread("index_ms"),
             "builds": "builds", "index %": "index_percent",
         }),
         paper=_part("figure 6", papers.FIGURE6, ("graph", "app"), {"paper %": "index_percent"}),
@@ -62,8 +62,8 @@ SUITES = (
         "nextdoor-fig9", "suites.nextdoor.tables.figure9",
         "over the frontier and the message-passing formulation",
         columns=as_recorded({
-            "app": "app", "L2": "l2", "transit ms": with_spread("published_ms"), "ours ms": with_spread("ms.transit"),
-            "frontier ms": with_spread("ms.frontier"), "message ms": with_spread("ms.message"),
+            "app": "app", "L2": "l2", "transit ms": Spread("published_ms"), "ours ms": Spread("ms.transit"),
+            "frontier ms": Spread("ms.frontier"), "message ms": Spread("ms.message"),
             "over frontier": "published_over_frontier",
             "over message": "published_over_message", "ours over frontier": "over_frontier",
             "ours over message": "over_message",
@@ -74,8 +74,8 @@ SUITES = (
         "nextdoor-released", "suites.nextdoor.released.released",
         "as published and ours beside the kernels that the authors released, on the twin before version 3",
         columns=as_recorded({
-            "app": "app", "samples": "num_samples", "L2": "l2", "transit ms": with_spread("published_ms"),
-            "ours ms": with_spread("ms"), "released LB ms": "released_lb_ms", "released SP ms": "released_sp_ms",
+            "app": "app", "samples": "num_samples", "L2": "l2", "transit ms": Spread("published_ms"),
+            "ours ms": Spread("ms"), "released LB ms": "released_lb_ms", "released SP ms": "released_sp_ms",
             "released LB over transit": "released_over_published",
         }),
         targets=targets.released,
@@ -95,9 +95,9 @@ SUITES = (
         "nextdoor-floor", "suites.nextdoor.floor.walks",
         "walks over the floor of their reads; next in Python over the same in CUDA",
         columns=as_recorded({
-            "app": "app", "walkers": "num_samples", "L2": "l2", "ms": with_spread("ms"),
-            "floor ms": with_spread("floor_ms"), "over floor": "over_floor", "CUDA ms": with_spread("native_ms"),
-            "over CUDA": "over_native", "FlowWalker ms": with_spread("flow_ms"), "of ours": "flow_over_ours",
+            "app": "app", "walkers": "num_samples", "L2": "l2", "ms": Spread("ms"),
+            "floor ms": Spread("floor_ms"), "over floor": "over_floor", "CUDA ms": Spread("native_ms"),
+            "over CUDA": "over_native", "FlowWalker ms": Spread("flow_ms"), "of ours": "flow_over_ours",
         }),
         targets=targets.floor,
     ),
@@ -129,7 +129,7 @@ SUITES = (
         "nextdoor-section84", "suites.nextdoor.memory.section84",
         "samples per second with a fraction of the graph on the GPU, as published and ours",
         columns=as_recorded({
-            "app": "app", "index": "index", "of the graph": "fraction", "L2": "l2", "s": with_spread("seconds"),
+            "app": "app", "index": "index", "of the graph": "fraction", "L2": "l2", "s": Spread("seconds"),
             "samples/s": "samples_per_s", "of in memory": "of_in_memory", "over CPU": "over_cpu",
             "MB streamed": "streamed_mb", "GB/s": "streamed_gbps",
         }),
@@ -153,8 +153,8 @@ SUITES = (
         "nextdoor-table1", "suites.nextdoor.training.table1",
         "share of sampling in training, six methods, as published and ours",
         columns=as_recorded({
-            "method": "method", "sampler": "sampler", "L2": "l2", "sample ms": with_spread("sample_ms"),
-            "train ms": with_spread("train_ms"), "sampling %": "sample_percent",
+            "method": "method", "sampler": "sampler", "L2": "l2", "sample ms": Spread("sample_ms"),
+            "train ms": Spread("train_ms"), "sampling %": "sample_percent",
         }),
         paper=_part("table 1", papers.TABLE1, ("graph", "method"), {"paper sampling %": "sample_percent"}),
     ),
@@ -162,11 +162,11 @@ SUITES = (
         "nextdoor-table5", "suites.nextdoor.training.table5",
         "end to end with CPU samplers over NextDoor's as published, and over ours",
         columns=as_recorded({
-            "method": "method", "CPU sampler": "reference", "L2": "l2", "sample ms": with_spread("reference_sample_ms"),
-            "epoch s": with_spread("reference_epoch_s"), "published: sample ms": with_spread("published_sample_ms"),
-            "published: epoch s": with_spread("published_epoch_s"), "published x": "published_speedup",
-            "ours: sample ms": with_spread("sample_ms"), "train ms": with_spread("train_ms"),
-            "ours: epoch s": with_spread("epoch_s"), "ours x": "speedup", "most possible": "most_possible",
+            "method": "method", "CPU sampler": "reference", "L2": "l2", "sample ms": Spread("reference_sample_ms"),
+            "epoch s": Spread("reference_epoch_s"), "published: sample ms": Spread("published_sample_ms"),
+            "published: epoch s": Spread("published_epoch_s"), "published x": "published_speedup",
+            "ours: sample ms": Spread("sample_ms"), "train ms": Spread("train_ms"),
+            "ours: epoch s": Spread("epoch_s"), "ours x": "speedup", "most possible": "most_possible",
         }),
         paper=_part("table 5", papers.TABLE5, ("graph", "method"), {"paper x": "speedup"}),
     ),

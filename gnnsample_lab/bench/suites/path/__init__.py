@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnsample_lab.bench.suite import Suite, with_spread
+from gnnsample_lab.bench.suite import Spread, Suite
 
 from . import targets
 
@@ -12,7 +12,7 @@ SUITES: tuple[Suite, ...] = (
         "us from seeds to blocks, tensors and PyG's Data, alone and several in a call; batches of pyg.NeighborLoader",
         columns={
             "part": "part", "seeds": "batch_size", "fanouts": "fanouts", "made": "stage", "in a call": "together",
-            "L2": "l2", "vertices": "nodes", "edges": "edges", "us": with_spread("us"), "GPU busy us": "busy_us",
+            "L2": "l2", "vertices": "nodes", "edges": "edges", "us": Spread("us"), "GPU busy us": "busy_us",
             "bytes us": "bound_us", "latency us": "latency_us", "host us": "host_us",
             "x over its bytes": "x_over_bound",
         },
@@ -35,7 +35,7 @@ SUITES: tuple[Suite, ...] = (
         "the last hop, its rows and the first mean or sum in one pass, and steps on top, beside one after the other",
         columns={
             "part": "part", "model": "model", "seeds": "batch_size", "fanouts": "fanouts", "way": "way",
-            "L2": "l2", "us": with_spread("us"), "GPU busy us": "busy_us", "kept MB": "kept_mb", "ms": "ms",
+            "L2": "l2", "us": Spread("us"), "GPU busy us": "busy_us", "kept MB": "kept_mb", "ms": "ms",
             "p10": "p10_ms", "p90": "p90_ms", "x": "x_apart", "x GPU": "x_busy", "memory": "memory_share",
             "of allowed": "of_allowed",
         },
@@ -48,7 +48,7 @@ SUITES: tuple[Suite, ...] = (
             "part": "part", "model": "model", "layer": "layer", "columns read, sent, made": "columns",
             "features in": "memory", "L2": "l2", "us": "us", "p10": "p10", "p90": "p90", "bound us": "bound_us",
             "of bound": "share", "L2 bound us": "l2_bound_us", "GB/s": "gbps", "of the copy": "of_copy",
-            "sampled us": with_spread("sampled_us"), "x sampled": "x_sampled", "accuracy": "accuracy",
+            "sampled us": Spread("sampled_us"), "x sampled": "x_sampled", "accuracy": "accuracy",
             "sampled accuracy": "sampled_accuracy",
         },
         targets=targets.inference, needs_gpu=False,

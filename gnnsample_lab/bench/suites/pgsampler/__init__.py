@@ -13,9 +13,9 @@ from gnnsample_lab.bench.suite import (
     Percent,
     Record,
     Row,
+    Spread,
     Suite,
     as_recorded,
-    with_spread,
 )
 
 from . import papers, targets
@@ -36,14 +36,14 @@ def _table1(record: Record) -> Columns:
     shares: Columns = {
         "compute %": "compute_percent", "(paper: compute %)": paper("comp_percent"), "memory %": "memory_percent",
     }  # fmt: skip
-    kernels: Columns = {"kernel us": with_spread("kernel_us")}
+    kernels: Columns = {"kernel us": Spread("kernel_us")}
     if any("coo_us" in row for row in rows):
         kernels = {
-            "kernel us, ours": with_spread("kernel_us"), "kernel us, published (COO)": with_spread("coo_us"),
+            "kernel us, ours": Spread("kernel_us"), "kernel us, published (COO)": Spread("coo_us"),
         }  # fmt: skip
     return {
         "hop": "hop", **_l2(record), "workload": "workload", "(paper)": paper("workload"),
-        "pre us": with_spread("pre_us"), "(paper) ": paper("pre_us"), **kernels,
+        "pre us": Spread("pre_us"), "(paper) ": paper("pre_us"), **kernels,
         "(paper)  ": paper("kernel_us"), "% of copy bandwidth": "copy_percent", **(shares if profiled else {}),
         "(paper: % of peak)": paper("mem_percent"),
     }  # fmt: skip
@@ -58,7 +58,7 @@ def _published(record: Record, times: str = "") -> Columns:
     """The queue as published, where the record has it, and how long it takes."""
     if not any(PUBLISHED_QUEUE in row["speedup"] for row in record["rows"]):
         return {}
-    taken: Columns = {"as published us": with_spread(f"{times}.{PUBLISHED_QUEUE}")} if times else {}
+    taken: Columns = {"as published us": Spread(f"{times}.{PUBLISHED_QUEUE}")} if times else {}
     return {**taken, "as published x": f"speedup.{PUBLISHED_QUEUE}"}
 
 
@@ -67,8 +67,8 @@ def _figure8(record: Record) -> Columns:
         "of 128 threads us": "dgl_threads_us", "persistent over it x": "over_dgl_threads.persistent",
     }  # fmt: skip
     return {
-        **WORK, **_l2(record), "block-bsp us": with_spread("kernel_us.block-bsp"), **_published(record, "kernel_us"),
-        "persistent us": with_spread("kernel_us.persistent"), "tile us": with_spread("kernel_us.persistent-tile"),
+        **WORK, **_l2(record), "block-bsp us": Spread("kernel_us.block-bsp"), **_published(record, "kernel_us"),
+        "persistent us": Spread("kernel_us.persistent"), "tile us": Spread("kernel_us.persistent-tile"),
         "persistent x": "speedup.persistent", **(fixed if record.get("averages") else {}),
         "tile x": "speedup.persistent-tile",
     }  # fmt: skip
@@ -82,21 +82,21 @@ def _figure9(record: Record) -> Columns:
             "best, same pick x": "speedup.best same pick", "best, mixed picks x": "speedup.best",
         }  # fmt: skip
     return {
-        **WORK, **_l2(record), "block-bsp, floyd us": with_spread("wall_us.block-bsp, floyd"),
-        "best, floyd us": with_spread("wall_us.best"), "by": "best_strategy",
+        **WORK, **_l2(record), "block-bsp, floyd us": Spread("wall_us.block-bsp, floyd"),
+        "best, floyd us": Spread("wall_us.best"), "by": "best_strategy",
         "best x, both floyd": "speedup.best same pick, floyd",
-        "block-bsp, reservoir us": with_spread("wall_us.block-bsp"),
-        "best, reservoir us": with_spread("wall_us.best same pick"), "by ": "best_same_pick_strategy",
+        "block-bsp, reservoir us": Spread("wall_us.block-bsp"),
+        "best, reservoir us": Spread("wall_us.best same pick"), "by ": "best_same_pick_strategy",
         "best x, both reservoir": "speedup.best same pick",
-        **_published(record, "wall_us"), "persistent, reservoir us": with_spread("wall_us.persistent"),
+        **_published(record, "wall_us"), "persistent, reservoir us": Spread("wall_us.persistent"),
         "persistent x, both reservoir": "speedup.persistent", "best x, mixed: floyd over reservoir": "speedup.best",
     }  # fmt: skip
 
 
 def _figure10(record: Record) -> Columns:
     return {
-        **WORK, **_l2(record), "fused-static us": with_spread("kernel_us.fused-static"),
-        **_published(record, "kernel_us"), "persistent us": with_spread("kernel_us.persistent"),
+        **WORK, **_l2(record), "fused-static us": Spread("kernel_us.fused-static"),
+        **_published(record, "kernel_us"), "persistent us": Spread("kernel_us.persistent"),
         "persistent x": "speedup.persistent",
     }  # fmt: skip
 
@@ -119,29 +119,29 @@ def _table3(record: Record) -> Columns:
     return {
         **WORK, **_l2(record), "system of the setting": "system", "paper x": "paper_speedup",
         **_published(record), "persistent x": "speedup.persistent", "tile x": "speedup.persistent-tile",
-        "turbo-bsp x": "speedup.turbo-bsp", "block-bsp us": with_spread("kernel_us.block-bsp"),
+        "turbo-bsp x": "speedup.turbo-bsp", "block-bsp us": Spread("kernel_us.block-bsp"),
     }  # fmt: skip
 
 
 def _papers100m(record: Record) -> Columns:
     return {
-        **WORK, **_l2(record), "strategy": "strategy", "in a call": "fused", "each us": with_spread("wall_us"),
+        **WORK, **_l2(record), "strategy": "strategy", "in a call": "fused", "each us": Spread("wall_us"),
         "scratch MiB": lambda row: row["scratch_bytes"] / 2**20,
         "limit MiB": lambda row: row["scratch_limit_bytes"] / 2**20,
     }  # fmt: skip
 
 
 def _whole(record: Record) -> Columns:
-    fused: Columns = {"32 together, each us": with_spread("fused32_us")}
+    fused: Columns = {"32 together, each us": Spread("fused32_us")}
     if not any("speedup" in row for row in record["rows"]):
         return {
             **WORK, "block-bsp (reservoir) us": "baseline_us", "alone us": "alone_us", "by": "alone_strategy", **fused,
         }  # fmt: skip
     return {
-        **WORK, **_l2(record), "block-bsp, floyd us": with_spread("baseline_floyd_us"),
-        "alone, floyd us": with_spread("alone_us"), "by": "alone_strategy", "x, both floyd": "speedup.floyd",
-        "block-bsp, reservoir us": with_spread("baseline_us"),
-        "alone, reservoir us": with_spread("alone_reservoir_us"), "by ": "alone_reservoir_strategy",
+        **WORK, **_l2(record), "block-bsp, floyd us": Spread("baseline_floyd_us"),
+        "alone, floyd us": Spread("alone_us"), "by": "alone_strategy", "x, both floyd": "speedup.floyd",
+        "block-bsp, reservoir us": Spread("baseline_us"),
+        "alone, reservoir us": Spread("alone_reservoir_us"), "by ": "alone_reservoir_strategy",
         "x, both reservoir": "speedup.reservoir", "x, mixed: floyd over reservoir": "speedup.mixed", **fused,
     }  # fmt: skip
 
@@ -150,9 +150,9 @@ def _fusing(record: Record) -> Columns:
     sizes = sorted({int(n) for row in record["rows"] for n in row["launches_of_us"]})
     return {
         **WORK, **_l2(record), "strategy": "strategy", "in a call": "in_a_call",
-        "one by one us": with_spread("one_by_one_us"),
+        "one by one us": Spread("one_by_one_us"),
         **{f"{n} a launch us": f"launches_of_us.{n}" for n in sizes},
-        "begins with": "begin", "keeps": "chosen", "us": with_spread("chosen_us"), "x": "ratio",
+        "begins with": "begin", "keeps": "chosen", "us": Spread("chosen_us"), "x": "ratio",
     }  # fmt: skip
 
 
