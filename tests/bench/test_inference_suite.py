@@ -88,4 +88,4 @@ def test_least_bytes_and_targets() -> None:
             {**place, "graph": "arxiv-like", "part": "whole", "x_sampled": 2.0},
         ],
     }  # fmt: skip
-    assert [(t.measured, t.met) for t in wanted.inference(made)] == [(0.4, False), (25.0, True), (0.9, True)]
+    assert [(t.measured, t.met) for t in wanted.inference(made)] == [(0.4, False), (25.0, True), (0.1, False)]

@@ -71,7 +71,7 @@ def made_up(**changes: Any) -> dict[str, Any]:
 
 
 def test_targets() -> None:
-    assert [(t.measured, t.met) for t in targets_of(made_up())] == [(0.7, False), (1.3, True)]
+    assert [(t.measured, t.met) for t in targets_of(made_up())] == [(0.7, False), (9.0, False)]
     assert targets_of(made_up(over_alias=2.0))[0].met
 
 
