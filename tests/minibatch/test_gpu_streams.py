@@ -584,17 +584,24 @@ def test_a_sampler_goes_on_after_an_interrupt(cp, monkeypatch, expected, strateg
 
 @pytest.mark.parametrize("strategy", ["block-bsp", "edge-bsp", "turbo-bsp"])
 @pytest.mark.parametrize("id_map", ["insert-count-compact", "fused-map", "direct-address"])
-def test_a_per_hop_sampler_goes_on_after_an_interrupt(monkeypatch, expected, strategy, id_map):
+def test_a_per_hop_sampler_goes_on_after_an_interrupt(cp, monkeypatch, expected, strategy, id_map):
+    from gnnsample_lab.minibatch.gpu.per_hop import PerHopSampler
     from gnnsample_lab.minibatch.id_map.gpu import Report
 
     sampler = gpu_sampler(strategy, id_map=id_map)
-    for before in (True, False):
-        with monkeypatch.context() as patch:
-            interrupted(patch, Report, "wait", before)
-            with pytest.raises(KeyboardInterrupt):
-                sampler.sample(seeds_of(9), 9)
-        for number in range(3):
-            assert sampler.sample(seeds_of(number), number).canonical() == expected(number)
+    for owner, name in ((Report, "wait"), (PerHopSampler, "launch_draw"), (PerHopSampler, "prepare")):
+        for before in (True, False):
+            with monkeypatch.context() as patch:
+                interrupted(patch, owner, name, before)
+                with pytest.raises(KeyboardInterrupt):
+                    sampler.sample(seeds_of(9), 9)
+            stale = cp.cuda.alloc_pinned_memory(8)  # must not be written to by the copy that was left
+            words = np.frombuffer(stale, np.int64, 1)
+            words[:] = -1
+            cp.cuda.Device().synchronize()
+            assert words[0] == -1
+            for number in range(3):
+                assert sampler.sample(seeds_of(number), number).canonical() == expected(number)
 
 
 def test_auto_measures_again_after_an_interrupt(cp, monkeypatch, expected):

@@ -36,14 +36,7 @@ _SHARE_OF_LIST = 64
 """The part of ``scratch_bytes`` that the list of hubs takes at most."""
 
 _MET = np.dtype(
-    [
-        ("slots", "<u8"),
-        ("mask", "<u8"),
-        ("stamp", "<u8"),
-        ("report", "<u8"),
-        ("bits", "<u4"),
-        ("unused", "<u4"),
-    ]
+    [*((name, "<u8") for name in ("slots", "mask", "stamp", "report")), ("bits", "<u4"), ("unused", "<u4")]
 )
 """``Met`` of the kernels."""
 
@@ -195,6 +188,16 @@ class PerHopSampler:
 
     def sample(self, seeds: Any, batch_id: int, events: Any = None) -> MiniBatch:
         """One mini-batch. ``events``, when given, records the hops' phases (see ``trace``)."""
+        import cupy
+
+        try:
+            return self._sampled(seeds, batch_id, events)
+        except BaseException:
+            # What was launched may still write to pinned memory, which no stream protects after it is freed.
+            cupy.cuda.get_current_stream().synchronize()
+            raise
+
+    def _sampled(self, seeds: Any, batch_id: int, events: Any) -> MiniBatch:
         id_map = self.id_map
         id_map.turns.take()
         nodes, inverse, hop_picks = self._first(seeds, batch_id, events)
