@@ -21,6 +21,7 @@ from gnnsample_widgets.explorers.sampling.id_map import faulty_ids
 from gnnsample_widgets.graphs import draw_seeds
 
 import gnnsample_lab as lab
+from gnnsample_lab import figures
 from tests.notebooks.claims import Opened, claim, run_cells
 
 pytestmark = pytest.mark.exhaustive  # minutes in all; that every sentence is there is tested each time
@@ -242,6 +243,27 @@ def test_overlapping_gains_until_stages_fit_beside_each_other(pipeline: Opened) 
         for share in (100, 80, 50, 20, 0)
     ]
     assert took[0] > took[1] > took[2] and took[2:] == pytest.approx([took[2]] * 3)
+
+
+@claim(
+    "09",
+    "with one sampler, from how many GPUs on is one more of no use?",
+    "From five on: four trainers nearly keep pace with one sampler, and a sixth GPU gains 1 %.",
+    "A second sampler lets it shrink up to eight GPUs, where T_SOTA needs 1.6 times as",
+    "Switching saves most with one trainer, and hardly anything with seven.",
+)
+def test_figures_of_the_paper_modelled_from_its_stage_times() -> None:
+    scope: dict[str, Any] = {"lab": lab, "figures": figures, "show": lambda *given: scope.update(shown=given)}
+    run_cells("09", scope, "figures-modelled")
+    assert len(scope["shown"]) == 3
+    epochs = {(row["series"], row["gpus"]): row["epoch_s"] for row in scope["by_gpus"].rows}
+    alone, two = ([epochs[f"factored, {n}S", gpus] for gpus in range(3, 9)] for n in (1, 2))
+    assert alone[1] > 1.25 * alone[2] and alone[2] == pytest.approx(1.01 * alone[3], rel=3e-3)
+    assert min(alone[3:]) > 0.99 * alone[3] and two == sorted(two, reverse=True)
+    assert epochs["T_SOTA", 8] == pytest.approx(1.6 * two[-1], rel=0.03)
+    assert scope["by_split"].rows[0]["train_s"] > scope["by_split"].rows[0]["sample_s"]
+    saved = [1 - row["with_s"] / row["without_s"] for row in scope["switched"].rows]
+    assert max(saved) == saved[0] > 0.3 and saved[-1] < 0.02
 
 
 @claim("09", "Set **GPUs** to 1. In which order does *factored* do its work there?")
