@@ -32,7 +32,7 @@ from gnnsample_lab.minibatch.sampler import NeighborSampler
 GRAPH, LOADED = "rmat", ("arxiv-like", "products-like")
 CASES = ((1024, (10, 10, 10), 32), (256, (10, 10, 10), 32), (8192, (15, 15, 15), 8))
 """Seeds, fanouts, and mini-batches of a call with several."""
-SETTLING = 16
+SETTLING = 32
 """Calls until the sampler has chosen how many mini-batches share a launch, and how much memory each gets."""
 PICK = "floyd"
 LOADER_SEEDS, LOADER_BATCHES, LOADER_EPOCHS = 1024, 160, 7
