@@ -330,7 +330,7 @@ def schedule_splits(sweep: ScheduleSweep) -> go.Figure:
     finish(
         fig,
         "Samplers and trainers",
-        _subtitle(sweep, "large points: the split that the formula chooses"),
+        _subtitle(sweep, "large points: chosen by the formula"),
         height=440,
         barmode="group",
     )
