@@ -143,7 +143,7 @@ class Waves:
                 self._rounds = 2
                 self._settled.clear()
             return
-        look, timed = self._looks.get(size, 0), self._timed.get(size, 0)
+        look = self._looks.get(size, 0)
         before, held = self.clock.mark(), self.clock.memory()
         for launched in self._split(count, size):
             yield launched
@@ -152,8 +152,7 @@ class Waves:
                 if holds > held and self._grew.get(size, 0) < GROWING:
                     self._grew[size] = self._grew.get(size, 0) + 1
                 else:
-                    timed += 1
-                    self._timed[size], self._looks[size] = timed, look + 1
+                    self._timed[size], self._looks[size] = self._timed.get(size, 0) + 1, look + 1
                     self._pending.append((size, look, before, now))
             self._warm.add(launched)
             before, held = now, holds

@@ -12,7 +12,7 @@ from . import papers, targets
 def _whose(row: Row) -> str:
     """FastGL itself and its techniques as published, this library's own system, or what the paper compares with."""
     name = str(row["system"])
-    if name == "lab" or name.startswith("lab, "):
+    if name.partition(",")[0] == "lab":
         return "ours"
     return "published" if name == "fastgl" or name.startswith("+ ") else "baseline"
 

@@ -30,7 +30,6 @@ DISK_BYTES = 512 << 20
 QUICK_METIS_EDGES = 12_000_000
 """METIS partitions a few million edges a second: in a quick run larger graphs would take longer than all the rest."""
 MODEL = "gcn"
-PASSES = 5
 COLD = 1.5
 """A first pass over a file that takes less than this times a second one has found its pages in memory."""
 _CHUNK = 16 << 20
@@ -113,7 +112,7 @@ def _reading_s(file: Path) -> float:
 
 
 def _seconds(work: Callable[[], Any]) -> list[float]:
-    return [us / 1e6 for us in timing.pass_times(work, PASSES)]
+    return [us / 1e6 for us in timing.pass_times(work)]
 
 
 def _placing(found: Any) -> list[float]:
