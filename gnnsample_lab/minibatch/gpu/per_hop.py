@@ -88,6 +88,23 @@ class MetSeeds:
         return outside == self._stamp, repeated == self._stamp
 
 
+class _Total:
+    """The last of a hop's offsets on its way to the host, which waits for nothing else."""
+
+    def __init__(self, offsets: Any) -> None:
+        import cupy
+
+        self._memory, stream = cupy.cuda.alloc_pinned_memory(8), cupy.cuda.get_current_stream()
+        last = offsets.data.ptr + offsets.nbytes - 8
+        cupy.cuda.runtime.memcpyAsync(self._memory.ptr, last, 8, _TO_HOST, stream.ptr)
+        self._copied = cupy.cuda.Event(disable_timing=True)
+        self._copied.record(stream)
+
+    def wait(self) -> int:
+        self._copied.synchronize()
+        return int(np.frombuffer(self._memory, np.int64, 1)[0])
+
+
 @dataclass(frozen=True, eq=False)
 class HopWork:
     """What the draw kernels of one hop read. CuPy.
@@ -99,6 +116,7 @@ class HopWork:
         scanned: exclusive sums of what each row costs, ``int64[n + 1]``; None under ``block-bsp``, which does not
             balance.
         room: no fewer picks than all rows have, known before the host has waited; None where only :attr:`total` tells.
+        told: what :attr:`total` waits for.
     """
 
     rows: Any
@@ -106,23 +124,12 @@ class HopWork:
     offsets: Any
     scanned: Any
     room: int | None
-
-    def __post_init__(self) -> None:
-        import cupy
-
-        memory, stream = cupy.cuda.alloc_pinned_memory(8), cupy.cuda.get_current_stream()
-        last = self.offsets.data.ptr + self.offsets.nbytes - 8
-        cupy.cuda.runtime.memcpyAsync(memory.ptr, last, 8, _TO_HOST, stream.ptr)
-        event = cupy.cuda.Event(disable_timing=True)
-        event.record(stream)
-        self.__dict__["_told"] = memory, event
+    told: _Total
 
     @cached_property
     def total(self) -> int:
         """Picks of all rows; the host waits for them."""
-        memory, event = self.__dict__["_told"]
-        event.synchronize()
-        return int(np.frombuffer(memory, np.int64, 1)[0])
+        return self.told.wait()
 
 
 class PerHopSampler:
@@ -304,7 +311,8 @@ class PerHopSampler:
         scanned = None if work is None else offsets_of(work)
         fanout = self.spec.fanouts[hop]
         most = n * (fanout if self.spec.replace else min(fanout, self.graph.max_in_degree))
-        return HopWork(rows, counts, offsets, scanned, most if fanout >= 0 and most <= _MOST_ROOM else None)
+        room = most if fanout >= 0 and most <= _MOST_ROOM else None
+        return HopWork(rows, counts, offsets, scanned, room, _Total(offsets))
 
     def launch_draw(
         self, work: HopWork, hop: int, batch_id: int, out: tuple[Any, Any, Any], trace: Any = _NOT_TRACED,
