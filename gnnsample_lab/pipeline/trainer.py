@@ -86,6 +86,8 @@ class Trainer:
         parking: that host memory, or None. storage: host memory where the factored executor stores an epoch, or None.
         captured: the step that is replayed, or None.
         losses, batch_ids: of all steps.
+        draws: whether the model drew numbers, masks of dropout for example, from PyTorch's generators at the first call
+            of :meth:`gradients`, which tells nothing of later ones; None before it.
         settings: what checkpoints are written with, and what :meth:`resume` compares.
         others: device memory that was held before and is none of this run's (:mod:`.memory`).
         working: bytes of CuPy's pool that mini-batches took in the trial by which the cache was sized; 0 without one.
@@ -200,6 +202,7 @@ class Trainer:
         self.losses: list[float] = []
         self.batch_ids: list[int] = []
         self.update_sizes: list[int] = []
+        self.draws: bool | None = None
         self.resumed = 0
         self.settings: dict[str, Any] = {}
         self.others: Held = NOTHING
@@ -251,11 +254,20 @@ class Trainer:
         Returns:
             ``(sum, seeds with a label)``, tensors on the device.
         """
+        import torch
+
         if isinstance(batch, NoBatch):
             self.optimizer.zero_grad(set_to_none=True)
             zero = next(self.model.parameters()).new_zeros(())
             return zero, zero
-        return self._step.gradients(batch, x)
+        if self.draws is not None:
+            return self._step.gradients(batch, x)
+        # Dropout may be called anywhere, by any name; what all of it has in common is that a generator goes on. The
+        # first step is one of plain launches, so that no capture is under way.
+        before = _generators(self.device)
+        found = self._step.gradients(batch, x)
+        self.draws = not all(map(torch.equal, before, _generators(self.device)))
+        return found
 
     def epoch(self, number: int = 0) -> EpochRecord:
         """Train on every seed once; losses and batch ids are appended to :attr:`losses` and :attr:`batch_ids`.
@@ -499,6 +511,13 @@ def gradient_group(rank: Any) -> Any:
         _groups[rank] = rank.another_group()
         dist.all_reduce(torch.zeros(1, device=rank.device), group=_groups[rank])
     return _groups[rank]
+
+
+def _generators(device: str) -> list[Any]:
+    """States of the generators from which a model on ``device`` draws where it is given none; nothing is waited for."""
+    import torch
+
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if device == "cuda" else ())]
 
 
 def _split(graph: Any, name: str) -> Any:

@@ -45,7 +45,7 @@ from .features import (
 )
 from .parts import ranked
 from .ranks import Part, check_peak, kernels_into, memory_of, open_shared
-from .resuming import notes_of_ranks, settings_of_run
+from .resuming import settings_of_run, statistics_note
 from .table import System, find
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def train_factored(
     }  # fmt: skip
     return {
         "records": records, "setup_us": setup_us, "ratio": ratio, "settings": settings,
-        "notes": notes, "events": member.notes,
+        "notes": notes, "events": member.notes, "draws": trainer.draws,
         "losses": trainer.losses if first else [], "batch_ids": trainer.batch_ids if first else [],
         "accuracy": accuracy, "resumed": trainer.resumed, "is_first": first,
         "update_sizes": trainer.sizes_of_updates() if first else [],
@@ -317,7 +317,7 @@ def _member(
         model = copy.deepcopy(model)
     layers = len(sampler.fanouts)
     network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given)).to(device)
-    notes += notes_of_ranks(network, rank)
+    notes += statistics_note(network, rank)
     table = host_features(graph)
     captured = is_captured(given.get("captured"), chosen.captured, name, kernel, device)
     ratio, standby, working = _ratios(

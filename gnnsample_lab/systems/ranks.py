@@ -69,7 +69,7 @@ def train_rank(rank: Any, graph: Graph, job: dict[str, Any]) -> tuple[Part, Any]
         "records": records, "setup_us": ready.setup_us, "ratio": ready.cache_ratio, "notes": ready.notes,
         "settings": ready.settings, "losses": trainer.losses, "batch_ids": trainer.batch_ids, "accuracy": accuracy,
         "resumed": trainer.resumed, "update_sizes": trainer.sizes_of_updates(), "memory": memory,
-        "kernels": job.get("ran"),
+        "kernels": job.get("ran"), "draws": trainer.draws,
     }, trainer.model  # fmt: skip
 
 

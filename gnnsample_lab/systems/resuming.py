@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -80,11 +80,6 @@ def checksum(array: Any) -> int | None:
     return None if array is None else zlib.crc32(np.ascontiguousarray(to_host(array)).tobytes())
 
 
-def notes_of_ranks(model: Any, rank: Any) -> list[str]:
-    """What of a model is not as on one device where several ranks train it."""
-    return [*statistics_note(model, rank), *dropout_note(model, rank)]
-
-
 def statistics_note(model: Any, rank: Any) -> list[str]:
     """A note where layers of the model keep statistics of mini-batches, which ranks do not share."""
     import torch
@@ -98,20 +93,18 @@ def statistics_note(model: Any, rank: Any) -> list[str]:
     ]
 
 
-def dropout_note(model: Any, rank: Any) -> list[str]:
-    """A note where the model has dropout: a rank draws masks for its own rows, of generators of its own.
+def dropout_note(parts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note where the model draws, as dropout does: a rank draws for its own rows, of generators of its own.
 
-    Masks by vertex would need the global ids of rows, which a captured step's blocks do not have. Dropout that a
-    module's ``forward`` calls with a number of its own, and no attribute ``dropout``, is not seen.
+    Masks by vertex would need the global ids of rows, which a captured step's blocks do not have. A model that has the
+    ids may make such masks from them, without a generator: then nothing differs, and nothing is noted.
+
+    Args:
+        parts: what each rank handed back; ``"draws"`` is its ``Trainer.draws``.
     """
-    from torch.nn.modules.dropout import _DropoutNd
-
-    if rank is None or rank.world_size == 1:
-        return []
-    names = ((module, "p" if isinstance(module, _DropoutNd) else "dropout") for module in model.modules())
-    shares = [getattr(module, name, None) for module, name in names]
-    if not any(isinstance(share, (int, float)) and share > 0 for share in shares):
+    if len(parts) == 1 or not any(part["draws"] for part in parts):
         return []
     return [
-        "masks of dropout are each rank's own: losses are not those of one device, nor of other numbers of ranks"
+        "masks of dropout, or other numbers that the model draws, are each rank's own: losses are not those of one "
+        "device, nor of other numbers of ranks"
     ]

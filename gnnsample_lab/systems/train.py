@@ -68,7 +68,7 @@ from .parts import (
     saved_parts,
     spills,
 )
-from .resuming import notes_of_ranks, settings_of_run
+from .resuming import dropout_note, settings_of_run, statistics_note
 from .table import System, find
 from .trees import TreeSampler
 
@@ -294,7 +294,7 @@ def prepare(
         "cache_gb": cache_gb, "topology_bytes": topology_bytes, "merged": trainer.merged,
     }  # fmt: skip
     trainer.others, trainer.working = others, sources.working
-    notes += notes_of_ranks(model, rank)
+    notes += statistics_note(model, rank)
     setup_us = (time.perf_counter() - begin) * 1e6
     return Prepared(chosen, trainer, setup_us, sources.ratio, tuple(notes), settings)
 
@@ -735,7 +735,10 @@ def _result_of_ranks(
         label(f"measured on {where}", given["budget_gb"], given["cache_gb"] if chosen.cache else None), first["losses"],
         first["batch_ids"], first["accuracy"], job["split"] or "", records,
         max(part["setup_us"] for part in found), first["ratio"],
-        (*first["notes"], *job["notes"], *(note for part in found for note in part.get("events", ()))),
+        (
+            *first["notes"], *dropout_note(found), *job["notes"],
+            *(note for part in found for note in part.get("events", ())),
+        ),
         first["settings"], network,
         ranks=count, resumed=first["resumed"], update_sizes=first.get("update_sizes", []),
         memory=[part["memory"] for part in found], kernels=[p["kernels"] for p in found if p["kernels"] is not None],

@@ -60,10 +60,23 @@ def test_room_follows_the_largest_of_the_last_mini_batches():
     room.saw(100_000)
     for _ in range(62):
         room.saw(10)
-    assert room.bytes() >= 125_000
+    assert room.bytes() >= 125_000, "as far apart as can be: no more than a quarter"
+    assert room.bytes() < 125_512
     for _ in range(128):
-        room.saw(4000)
-    assert 5000 <= room.bytes() < 5512, "a large one is forgotten"
+        room.saw(64_000)
+    assert 66_000 <= room.bytes() < 66_512, "a large one is forgotten; all alike: a 32nd"
+
+
+def test_room_is_a_quarter_until_it_is_known_how_far_mini_batches_lie_apart():
+    room = Room()
+    for i in range(15):
+        room.saw(96_000 + 256 * i)
+        assert room.bytes() >= (96_000 + 256 * i) * 5 // 4
+    room.saw(102_400)
+    assert 102_400 + 6_400 <= room.bytes() < 102_400 + 6_400 + 512, "as far as the least and the most"
+    for _ in range(64):
+        room.saw(102_400)
+    assert 108_800 <= room.bytes() < 109_312, "of this window and the one before"
 
 
 @pytest.mark.parametrize("expand", ["frontier", "new"])

@@ -34,7 +34,7 @@ def side_by_side(session: Session) -> dict[str, Any]:
         ]
         for row in training.against(found, "dgl"):
             chosen = find(row["system"])
-            row |= {"cache": chosen.cache, "executor": chosen.executor, "source": chosen.source}
+            row |= {"cache": chosen.cache, "source": chosen.source}
             row["sample"] = "a tree for each seed" if chosen.trees else "vertices merged"
         rows += found
     return {

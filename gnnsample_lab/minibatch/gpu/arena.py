@@ -22,6 +22,10 @@ from gnnsample_lab.sampling.neighbors.workspace import TOTALS_BYTES
 
 ROOM_WINDOW = 64
 """Mini-batches after which :class:`Room` forgets those before the last as many."""
+ROOM_SETTLED = 16
+"""Mini-batches that :class:`Room` has to see before it knows how far they lie apart."""
+_NOTHING = 1 << 62
+"""More than the least that any mini-batch needs."""
 
 
 class LazyTuple(Sequence[Any]):
@@ -132,22 +136,34 @@ def _up(size: int) -> int:
 
 
 class Room:
-    """How large the arena of the next mini-batch is to be: a quarter more than the largest of the last ones."""
+    """How large the arena of the next mini-batch is to be: more than the largest of the last ones.
+
+    It is larger by as much as those lie apart, by at least a 32nd and by at most a quarter: mini-batches of one number
+    of seeds differ by a few percent, and what an arena has too much is held as long as its mini-batch.
+    """
 
     def __init__(self) -> None:
-        self._recent = self._before = self._seen = 0
+        self._least, self._most, self._seen = _NOTHING, 0, 0
+        self._before = _NOTHING, 0  # of the window before
+        self._is_settled = False
 
     def bytes(self) -> int:
         """Bytes for the next mini-batch; 0 while none has been seen."""
-        most = max(self._recent, self._before)
-        return (most + most // 4 + 511) & -512
+        least, most = self._before
+        least, most = min(least, self._least), max(most, self._most)
+        more = most // 4
+        if self._is_settled:
+            more = min(more, max(most // 32, most - least))
+        return (most + more + 511) & -512
 
     def saw(self, need: int) -> None:
         """Note a mini-batch of ``need`` bytes."""
-        self._recent = max(self._recent, need)
+        self._least, self._most = min(self._least, need), max(self._most, need)
         self._seen += 1
+        if self._seen == ROOM_SETTLED:
+            self._is_settled = True
         if self._seen == ROOM_WINDOW:
-            self._before, self._recent, self._seen = self._recent, 0, 0
+            self._before, self._least, self._most, self._seen = (self._least, self._most), _NOTHING, 0, 0
 
 
 class Wishes:

@@ -42,7 +42,7 @@ def _curve(session: Session, name: str, system: str) -> dict[str, Any]:
     size = runs.batch_size(session, name)
     options: dict[str, Any] = {
         "epochs": QUICK_EPOCHS if session.quick else EPOCHS, "batch_size": size, "fanouts": MODELS[MODEL][1],
-        "hidden": HIDDEN, "lr": LR, "progress": False, "executor": task.executor,
+        "hidden": HIDDEN, "lr": LR, "progress": False, "executor": runs.executor(session, task),
         "cache_ratio": runs.cache_ratio(session, task),
     }  # fmt: skip
     if gpus > 1:

@@ -54,7 +54,8 @@ CAPACITY = {
 SETTING = (
     f"an epoch has {STEPS} mini-batches of batch_size seeds, on any number of GPUs: a GPU trains on one at a time; "
     "epoch_s: the median epoch after the first, with the 10th and 90th percentile of all after the first; stages: "
-    "seconds of all mini-batches of that epoch"
+    "seconds of all mini-batches of that epoch; executor: of a system that samples in a thread, that or stage by "
+    "stage, whichever is faster on one GPU"
 )
 MODELLED = (
     "model_s: the schedule model, fed with stage times of one GPU, one stage after the other, with hand-overs and the "
@@ -99,7 +100,7 @@ class Task:
 
     @property
     def executor(self) -> str:
-        """As the run and the model take it."""
+        """The system's own; :func:`executor` knows a faster one of some."""
         if self.is_factored:
             return "factored"
         # On a CPU nothing overlaps in these systems.
@@ -182,14 +183,33 @@ def cache_ratio(session: Session, task: Task) -> float | None:
     return apart if trains_apart else shared
 
 
+def executor(session: Session, task: Task) -> str:
+    """As the run and the model take it: of a system that samples in a thread, that or stage by stage, whichever is
+    faster on one GPU, where Python may not do both at once."""
+    if task.executor != "thread":
+        return task.executor
+    one = replace(task, gpus=1)
+
+    def faster() -> str:
+        times = {how: _run(session, one, how).row["epoch_s"] for how in ("thread", "serial")}
+        return min(times, key=lambda how: float(times[how]))
+
+    return session.kept(("executor of GNNLab's", one), faster)  # type: ignore[no-any-return]
+
+
 def measured(session: Session, task: Task) -> Measured:
     """The run, measured once a session; see :data:`SETTING`."""
+    return _run(session, task, executor(session, task))
+
+
+def _run(session: Session, task: Task, how: str) -> Measured:
+    """The run by that executor, measured once a session."""
 
     def make() -> Measured:
         found, size = loaded(session, task.graph), batch_size(session, task.graph)
         options: dict[str, Any] = {
             "epochs": EPOCHS, "batch_size": size, "fanouts": MODELS[task.model][1], "hidden": HIDDEN,
-            "cache_ratio": cache_ratio(session, task), "executor": task.executor, "evaluate": False, "progress": False,
+            "cache_ratio": cache_ratio(session, task), "executor": how, "evaluate": False, "progress": False,
         }  # fmt: skip
         if task.gpus > 1:
             options["ranks"] = crew.ranks_of(session, task.gpus)
@@ -203,7 +223,7 @@ def measured(session: Session, task: Task) -> Measured:
         result = trained(found, task.model, task.composed, **options)
         return _finished(session, task, result)
 
-    return session.kept(("run of GNNLab", task), make)  # type: ignore[no-any-return]
+    return session.kept(("run of GNNLab", task, how), make)  # type: ignore[no-any-return]
 
 
 def trained(graph: Any, model: str, system: str | System, **options: Any) -> TrainResult:
@@ -237,7 +257,8 @@ def _finished(session: Session, task: Task, result: TrainResult) -> Measured:
     copied = sum(e.end_us - e.start_us for e in epoch.events if e.stage == "put") / 1e6
     fetched = sum(e.end_us - e.start_us for e in epoch.events if e.stage == "get") / 1e6
     row = {
-        **described(task), "origin": "measured", "batch_size": batch_size(session, task.graph),
+        **described(task), "origin": "measured", "executor": result.settings["executor"],
+        "batch_size": batch_size(session, task.graph),
         "steps": epoch.num_batches, "tasks": epoch.tasks, **common.work_per_batch(epoch, max(1, epoch.tasks)),
         "split": split(result.settings.get("samplers"), task.gpus) if task.is_factored else None,
         "samplers": result.settings.get("samplers"),
@@ -369,7 +390,7 @@ def modelled(session: Session, task: Task, tasks: int | None = None) -> Timeline
         options["samplers"] = task.samplers
         if task.gpus > 1:
             options["switching"] = task.switching
-    return simulate(times, task.executor, gpus=task.gpus, staleness=task.staleness, **options)
+    return simulate(times, executor(session, task), gpus=task.gpus, staleness=task.staleness, **options)
 
 
 def resolved(session: Session, task: Task) -> Task:

@@ -98,9 +98,8 @@ __device__ void lab_serve(const Plan& p, u32 b, u32* counters, const Fetched& f,
         if (fresh) {
             // show: publish a task
             if (threadIdx.x == 0) {
-                atomicAdd(counters + CTR_OUTSTANDING, fresh - s.done);
+                s.base = lab_enqueue(counters, fresh, s.done);
                 s.done = 0;
-                s.base = atomicAdd(counters + CTR_TAIL, fresh);
             }
             __syncthreads();
             for (u32 i = threadIdx.x; i < fresh; i += blockDim.x)
