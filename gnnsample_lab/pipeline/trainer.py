@@ -264,9 +264,9 @@ class Trainer:
             return self._step.gradients(batch, x)
         # Dropout may be called anywhere, by any name; what all of it has in common is that a generator goes on. The
         # first step is one of plain launches, so that no capture is under way.
-        before = _generators(self.device)
+        before = _generators(self.labels.device)
         found = self._step.gradients(batch, x)
-        self.draws = not all(map(torch.equal, before, _generators(self.device)))
+        self.draws = not all(map(torch.equal, before, _generators(self.labels.device)))
         return found
 
     def epoch(self, number: int = 0) -> EpochRecord:
@@ -513,11 +513,12 @@ def gradient_group(rank: Any) -> Any:
     return _groups[rank]
 
 
-def _generators(device: str) -> list[Any]:
+def _generators(device: Any) -> list[Any]:
     """States of the generators from which a model on ``device`` draws where it is given none; nothing is waited for."""
     import torch
 
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if device == "cuda" else ())]
+    on_gpu = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return [torch.get_rng_state(), *on_gpu]
 
 
 def _split(graph: Any, name: str) -> Any:

@@ -96,8 +96,8 @@ def statistics_note(model: Any, rank: Any) -> list[str]:
 def dropout_note(parts: Sequence[Mapping[str, Any]]) -> list[str]:
     """A note where the model draws, as dropout does: a rank draws for its own rows, of generators of its own.
 
-    Masks by vertex would need the global ids of rows, which a captured step's blocks do not have. A model that has the
-    ids may make such masks from them, without a generator: then nothing differs, and nothing is noted.
+    Masks by vertex would need the global ids of rows, which a captured step's blocks do not have. A model that makes
+    masks without PyTorch's generators is taken for one whose masks are those of one device.
 
     Args:
         parts: what each rank handed back; ``"draws"`` is its ``Trainer.draws``.

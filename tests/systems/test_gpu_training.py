@@ -143,3 +143,15 @@ def test_training_under_memory_pressure_stays_right(graph, expected):
         ready.trainer.epoch(epoch)
     assert np.isfinite(ready.trainer.losses).all()
     assert np.mean(ready.trainer.losses[-10:]) < ready.trainer.losses[0]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+@pytest.mark.parametrize("captured", [False, True])
+def test_dropout_is_seen_at_the_first_step_and_steps_are_captured_after_it(graph, captured, share):
+    trainer = prepare(graph, system="lab", device="cuda", captured=captured, dropout=share, **QUICK).trainer
+    trainer.model.train()
+    source = trainer.plain_features
+    for batch in trainer.plan(0).sample(range(6)):
+        trainer.gradients(batch, source.extract(batch, source.mark(batch))[0])
+    assert trainer.draws is (share > 0)
+    assert not captured or trainer.captured.captures > 0

@@ -115,6 +115,11 @@ def test_a_module_starts_from_the_weights_of_rank_0(graph, pair):
         np.testing.assert_array_equal(value, others[name])
 
 
+def test_dropout_is_noted_on_all_ranks(graph, pair):
+    for found in pair.run(trained, graph, False, {"system": "gnnlab", "dropout": 0.5}):
+        assert sum("masks of dropout" in note for note in found.notes) == 1
+
+
 @pytest.mark.parametrize(
     ("system", "named"),
     [("dgl-uva", "method='uva' reads its peers' memory"), ("quiver", "method='uva' reads its peers' memory")],

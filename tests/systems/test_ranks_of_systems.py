@@ -15,7 +15,8 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
-from gnnsample_lab.pipeline.features import FusedSource
+from gnnsample_lab.pipeline import trainer as trainers
+from gnnsample_lab.pipeline.features import CachedSource, FusedSource
 from gnnsample_lab.pipeline.plan import NoBatch
 from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.systems.parts import overlap_problem, saved_parts
@@ -414,20 +415,76 @@ def test_masks_of_dropout_of_ranks_are_noted(graph, pair):
     assert said(dropout=0.5, ranks=pair, system="gnnlab", executor="factored", samplers=1) == 1
     assert said(dropout=0.0, ranks=pair, system="gnnlab") == 0
 
+    class Masked(torch.nn.Module):
+        """Neither a module of dropout nor an attribute tells of it."""
 
-def test_dropout_is_found_wherever_a_module_has_it():
-    several, alone = SimpleNamespace(world_size=2), SimpleNamespace(world_size=1)
+        def __init__(self):
+            super().__init__()
+            self.inner = lab.make_model("sage", graph.num_features, 16, graph.num_classes, num_layers=2)
+
+        def forward(self, blocks, x):
+            return torch.nn.functional.dropout(self.inner(blocks, x), 0.5, self.training)
+
+    assert said(model=Masked(), ranks=pair, system="gnnlab") == 1
+
+
+def after_a_model(graph: Any, layer: Any) -> Trainer:
+    """A trainer of a model with ``layer`` at its end."""
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.layer = lab.make_model("sage", 10, 8, 4, num_layers=2), layer
+
+        def forward(self, blocks: Any, x: Any) -> Any:
+            return self.layer(self.inner(blocks, x))
+
+    sampler = lab.NeighborSampler(graph, [3, 4], device="cpu")
+    cache = lab.FeatureCache(graph.feat, ratio=1.0, device="cpu")
+    trainer = Trainer(graph, sampler, CachedSource(cache), Model(), batch_size=16, device="cpu")
+    trainer.model.train()
+    return trainer
+
+
+def step_of(trainer: Trainer) -> None:
+    batch = trainer.plan(0).sample(range(1))[0]
+    trainer.gradients(batch, trainer.features.extract(batch, None)[0])
+
+
+def test_a_model_that_draws_is_found_by_what_it_does(graph):
     nn = torch.nn
-    for model, is_said in (
-        (nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)), True),
-        (nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.0)), False),
+    attention = {share: nn.MultiheadAttention(4, 2, dropout=share) for share in (0.0, 0.2)}
+    for layer, draws in (
+        (nn.Dropout(0.1), True),
+        (nn.Dropout(0.0), False),
         (nn.Sequential(nn.Sequential(nn.AlphaDropout(0.5))), True),
-        (nn.MultiheadAttention(4, 2, dropout=0.2), True),
-        (nn.MultiheadAttention(4, 2), False),
-        (nn.PairwiseDistance(p=2), False),  # has a p that is something else
+        (lambda x: nn.functional.dropout(x, 0.3), True),
+        (lambda x: nn.functional.dropout(x, 0.3, training=False), False),
+        (lambda x: x * torch.bernoulli(torch.full_like(x, 0.5)), True),
+        (lambda x: x + torch.randn_like(x), True),
+        (lambda x: attention[0.2](x, x, x)[0], True),
+        (lambda x: attention[0.0](x, x, x)[0], False),
+        (lambda x: x * (torch.arange(len(x)) % 2)[:, None], False),  # a mask, and no generator
     ):
-        assert bool(dropout_note(model, several)) == is_said
-        assert dropout_note(model, alone) == dropout_note(model, None) == []
+        trainer = after_a_model(graph, layer)
+        assert trainer.draws is None
+        step_of(trainer)
+        assert trainer.draws is draws
+
+
+def test_whether_a_model_draws_is_asked_at_the_first_step_alone(graph, monkeypatch):
+    asked: list[Any] = []
+    monkeypatch.setattr(trainers, "_generators", lambda device: asked.append(device) or [])
+    trainer = after_a_model(graph, torch.nn.Identity())
+    for _ in range(3):
+        step_of(trainer)
+    assert len(asked) == 2, "before and after the first one"
+
+
+def test_a_rank_that_has_trained_nothing_does_not_hide_dropout():
+    quiet, drawing = {"draws": None}, {"draws": True}
+    assert len(dropout_note([quiet, drawing])) == 1
+    assert dropout_note([quiet, {"draws": False}]) == dropout_note([drawing]) == []
 
 
 def test_what_another_executor_would_use_is_noted(graph):

@@ -32,8 +32,8 @@ CAUSE_S = 2.0
 """Seconds to wait for the rank that is the cause when a rank complains of its peers."""
 HEARTBEAT_S = 25.0
 """Longest silence of a rank, in seconds: a run ends within 30 s of when a rank was stopped."""
-STACKS_S = 5.0
-"""Most seconds to wait for stacks."""
+STACKS_S = 4.0
+"""Most seconds to wait for stacks, which come after the silence of a rank: both together stay below 30 s."""
 
 
 def run(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import os
 import pickle
+import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from gnnsample_lab.distributed.ranks.run import Ranks, _Watch
 from gnnsample_lab.distributed.ranks.worker import _described, _Worker
 from gnnsample_lab.files import new_scratch_folder
 from tests.distributed.conftest import left_after, runs
+from tests.pipeline.conftest import learnable_graph
 
 torch = pytest.importorskip("torch")
 
@@ -208,6 +211,66 @@ def test_a_stopped_rank_ends_all_with_one_error(watched: Ranks) -> None:
     assert (caught.value.rank, caught.value.stage) == (1, "loading")
     assert 2 <= time.monotonic() - began < 60
     assert not left_after(pids)
+
+
+class Stopped:
+    """A start of two ranks that were stopped at work; time goes on where the parent waits for what they say.
+
+    Once they are asked for their stacks they print for as long as anybody reads.
+    """
+
+    is_ours = True
+
+    def __init__(self, *_: Any) -> None:
+        process = types.SimpleNamespace(poll=lambda: None)
+        self.members = [
+            types.SimpleNamespace(
+                index=index, process=process, readers=[], stage="work", heard=1, has_started=True
+            )
+            for index in range(2)
+        ]
+        self.events, self.seconds, self.prints = self, 0.0, False
+
+    def get(self, timeout: float) -> tuple[int, str, dict[str, Any], bytes]:
+        self.seconds += timeout
+        assert self.seconds < 100, "nobody watches these ranks"
+        if not self.prints:
+            raise queue.Empty
+        return 0, "line", {"text": "a line of a stack"}, b""
+
+    def ask_for_stacks(self) -> None:
+        self.prints = True
+
+    def qsize(self) -> int:
+        return 0
+
+    def send(self, *_: Any, **__: Any) -> None: ...
+
+    def end(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: lab.distributed.Ranks(device="cpu").run(print),
+        lambda: lab.distributed.run(print, device="cpu"),
+        lambda: lab.train(learnable_graph(), ranks=2, device="cpu", progress=False),
+        lambda: lab.train(
+            learnable_graph(), ranks=2, device="cpu", progress=False, executor="factored", samplers=1
+        ),
+    ],
+    ids=["Ranks", "run", "train", "factored"],
+)
+def test_by_default_stopped_ranks_end_within_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[[], Any]
+) -> None:
+    """All that the parent waits for, by a clock of the test's."""
+    module, crew = importlib.import_module(Ranks.__module__), Stopped()
+    monkeypatch.setattr(module, "Crew", lambda *_: crew)
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: crew.seconds))
+    with pytest.raises(RankError, match="rank 0 failed in stage 'work': no sign of life"):
+        start()
+    assert crew.prints and crew.seconds <= 30
 
 
 def hold_the_lock(seconds: int) -> None:

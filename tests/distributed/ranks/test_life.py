@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from gnnsample_lab.distributed.ranks import life
+from gnnsample_lab.distributed.ranks import hosts, life
 from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.distributed.ranks.life import Life
+from gnnsample_lab.distributed.ranks.run import HEARTBEAT_S
 
 LONG_S = 20.0
 BOUND_S = 0.4
@@ -167,6 +168,32 @@ def test_silent_ranks_are_named_with_their_stage(begun: Any, store: Store) -> No
     assert (error.rank, error.stage) == (2, "sampling")
     assert "rank 2 on host 1 (other) failed in stage 'sampling': no sign of life for 0.4 s" in str(error)
     assert "; silent as well: rank 3 on host 1" in str(error)
+
+
+def test_by_default_a_lost_rank_ends_all_within_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What it said last is heard a beat later, and seen another one later; its silence is looked at every beat.
+    found_s = HEARTBEAT_S + 3 * life.BEAT_S
+    # The others look for what was found every beat. Where no store answers it is told in vain.
+    assert found_s + max(life.BEAT_S, life.LINGER_S) + life.END_S <= 30
+
+    class Begun(Exception):
+        """With the arguments of ``Life``."""
+
+    def begin(*args: Any) -> None:
+        raise Begun(*args)
+
+    torch = pytest.importorskip("torch")
+    job = {"RANK": "1", "WORLD_SIZE": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "3"}
+    job |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    # Joining sets variables of the process: a copy takes them.
+    monkeypatch.setattr(os, "environ", {**os.environ, **job})
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **__: None)
+    for name, value in {"_met": lambda *_: None, "own_store": lambda _: None, "Life": begin}.items():
+        monkeypatch.setattr(hosts, name, value)
+    with pytest.raises(Begun) as caught:
+        hosts.join("cpu")
+    assert caught.value.args == (None, 1, 3, 3, HEARTBEAT_S)
 
 
 def test_a_rank_that_computes_or_has_left_is_not_silent(begun: Any, store: Store) -> None:
