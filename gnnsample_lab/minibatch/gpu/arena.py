@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
 
-from gnnsample_lab.device import streams
+from gnnsample_lab.device import pools, streams
 from gnnsample_lab.minibatch.types import Block, MiniBatch
 from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES, WANTED_ROWS
 from gnnsample_lab.sampling.neighbors.spec import HopPicks
@@ -139,7 +139,8 @@ class Room:
     """How large the arena of the next mini-batch is to be: more than the largest of the last ones.
 
     It is larger by as much as those lie apart, by at least a 32nd and by at most a quarter: mini-batches of one number
-    of seeds differ by a few percent, and what an arena has too much is held as long as its mini-batch.
+    of seeds differ by a few percent, and what an arena has too much is held as long as its mini-batch. Of few sizes,
+    since a pool that has none so large asks the driver, for each arena of a launch.
     """
 
     def __init__(self) -> None:
@@ -154,7 +155,7 @@ class Room:
         more = most // 4
         if self._is_settled:
             more = min(more, max(most // 32, most - least))
-        return (most + more + 511) & -512
+        return (pools.rounded(most + more) + 511) & -512
 
     def saw(self, need: int) -> None:
         """Note a mini-batch of ``need`` bytes."""
