@@ -13,13 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import report
+from . import peers, report
 from .noise import FAR, over_noise
 from .record import card_of, commit_of, is_modelled, most, scaled, states
 from .suite import PUBLISHED_QUEUE, Record, Row, capacity, markdown_table
 from .suites.gnnlab import papers as gnnlab
-from .suites.nextdoor.papers import RELEASED_ON
-from .suites.pgsampler.papers import CUGRAPH, MEASURED_ON
 from .suites.pgsampler.targets import unsteady
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -32,9 +30,6 @@ FOREIGN = "†"
 twins alone: neither agreement nor its opposite then says anything of the paper's graphs."""
 PARTIAL = "°"
 """Stands after a verdict of a quick run or of graphs that were made smaller."""
-CUGRAPH_BY_OUR_RULE_US = 5108.0
-"""Wall time of a mini-batch by cuGraph's sampler where it expands a vertex again in each hop (``carry_over``), as DGL
-and the mini-batches of the suite ``whole-process`` do; ``papers.CUGRAPH`` is by the rule that cugraph-pyg asks for."""
 LINK_GBPS = 300.0
 """What NVLink gives a GPU that pulls lists, in round numbers: ``dsp-bandwidth`` has 336 of an H100."""
 MOST = object()
@@ -415,14 +410,20 @@ def misses_none(step: str, card: str = "overlapped") -> Callable[[Record], str]:
     return words
 
 
-def _over_cugraph(theirs_us: float, ours: str) -> Callable[[Record], Points]:
-    fanouts = CUGRAPH["fanouts"]
-    wanted = {
-        "graph": CUGRAPH["graph"], "batch_size": CUGRAPH["batch_size"], "fanout": fanouts[0], "hops": len(fanouts),
-    }  # fmt: skip
-    return lambda record: [
-        (theirs_us / row[ours], row["graph"]) for row in record["rows"] if _is(row, wanted)
-    ]
+def _over_peer(theirs_us: Mapping[tuple[int, int], float], ours: str) -> Callable[[Record], Points]:
+    """Of a sampler that was measured separately, by seeds and fanout, over ours in three hops on the same graph."""
+
+    def points(record: Record) -> Points:
+        rows = [row for row in record["rows"] if _is(row, {"graph": peers.GRAPH, "hops": 3})]
+        known = [(theirs_us.get((row["batch_size"], row["fanout"])), row) for row in rows]
+        return [(theirs / row[ours], row["graph"]) for theirs, row in known if theirs is not None]
+
+    return points
+
+
+def _over_cugraph(ours: str) -> Callable[[Record], Points]:
+    """By the rule of the recorded mini-batches, which expand a vertex again in each hop."""
+    return _over_peer({(1024, 10): peers.CUGRAPH["frontier"][ours]}, ours)
 
 
 _KNIGHTKING = ("DeepWalk", "PPR", "node2vec")
@@ -581,11 +582,16 @@ LINES: tuple[Line, ...] = (
          _same_accuracy, said("the same", least=1, neutral=0.99), gpus="gpus", caveat=_all_draw_the_same),
     Line("ours", "whole-process",
          "a mini-batch in the host's hands, 1 024 x (10, 10, 10), the same edges and seeds, DGL's rule",
-         f"cuGraph's sampler, measured separately on an {MEASURED_ON}",
-         _over_cugraph(CUGRAPH_BY_OUR_RULE_US, "alone_us"), only_on=MEASURED_ON, is_main=True),
+         f"cuGraph's sampler, measured separately on an {peers.CARD}",
+         _over_cugraph("alone_us"), only_on=peers.CARD, is_main=True),
     Line("ours", "whole-process", "the same, each of 32 in a call",
-         f"cuGraph's, 32 in a call, no vertex expanded twice, measured separately on an {MEASURED_ON}",
-         _over_cugraph(CUGRAPH["fused32_us"], "fused32_us"), only_on=MEASURED_ON),
+         f"cuGraph's, 32 in a call, measured separately on an {peers.CARD}",
+         _over_cugraph("fused32_us"), only_on=peers.CARD),
+    Line("ours", "whole-process",
+         "a mini-batch in the host's hands, 1 024 and 8 192 x (10, 10, 10), 8 192 x (15, 15, 15), the same edges and "
+         "seeds, DGL's rule",
+         f"DGL's GraphBolt, measured separately on an {peers.CARD}",
+         _over_peer(peers.GRAPHBOLT_US, "alone_us"), only_on=peers.CARD, is_main=True),
     Line("ours", "pgsampler-fig8", _TEAMS, "DGL's, hop by hop", field("speedup.persistent")),
     Line("ours", "pgsampler-fig10", _TEAMS, "fused hops without balancing", field("speedup.persistent")),
     Line("ours", "pgsampler-fig9", _TEAMS_MINI_BATCH, "DGL's, with its ID map", field("speedup.persistent"),
@@ -615,8 +621,8 @@ LINES: tuple[Line, ...] = (
     Line("ours", "ladder", "sampling from parts", "one GPU, the whole graph, one mini-batch at a time", _cached,
          gpus="world", caveat=_beyond_even, reworded=_in_parts, is_main=True),
     Line("ours", "nextdoor-released", _RELEASED,
-         f"the authors' released kernels, measured separately on an {RELEASED_ON}",
-         field("released_over_published"), only_on=RELEASED_ON, is_main=True),
+         f"the authors' released kernels, measured separately on an {peers.CARD}",
+         field("released_over_published"), only_on=peers.CARD, is_main=True),
     Line("ours", "nextdoor-fig7", "transit-parallel by ranges of vertices, where it pays", "sample-parallel",
          field("over_sample")),
     Line("ours", "nextdoor-fig7", _ALL_WALKS, "our CPU walker on one core", field("over_cpu_core", app=_WALKS),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.bench import report, runner, schema, timing
+from gnnsample_lab.bench import peers, report, runner, schema, timing
 from gnnsample_lab.bench.record import scaled, states
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
@@ -157,7 +157,7 @@ def test_released_kernels_stand_beside_rows_of_the_twin_that_they_ran_on(session
     before = settings.graph(session, TINY)
     record = runner.run("nextdoor-released", session=session)
     assert record["graphs"][TINY]["version"] == 2 != before.version
-    assert [row["app"] for row in record["rows"]] == [told["app"] for told in papers.RELEASED]
+    assert [row["app"] for row in record["rows"]] == [told["app"] for told in peers.NEXTDOOR]
     assert all(row["published_ms"] > 0 and "released_over_published" not in row for row in record["rows"])
     assert record["targets"] == [] and "released LB ms" in report.text(record)
     assert settings.graph(session, TINY).version == before.version, "other suites go on with today's twin"

@@ -1,7 +1,7 @@
 """A GIN layer on small blocks, where launches are nearly all the time that there is.
 
-FastGL's released layer ran on such a block in :data:`RELEASED_US`, measured once, separately, on a block that was not
-written down. So no ratio to it is made: its time stands beside ours on blocks of several sizes.
+FastGL's released layer ran on such a block in :data:`.peers.FASTGL_GIN_US`, measured once, separately, on a block that
+was not written down. So no ratio to it is made: its time stands beside ours on blocks of several sizes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from gnnsample_lab.bench import common, timing
+from gnnsample_lab.bench import common, peers, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 
-RELEASED_US, RELEASED_ON = 88.0, "H200"
-"""Of FastGL's released GIN layer on the smallest block that was tried, and the card."""
 KERNELS = ("auto", "memory-aware", "library")
 """Of the sums: ours, which adds own rows as it writes them, FastGL's as published, and cuSPARSE by PyTorch; the last
 two are followed by PyTorch's modules."""
@@ -49,7 +47,7 @@ def gin_layer(session: Session) -> dict[str, Any]:
             "gpu_us": "for which a call's kernels occupy the GPU, by PyTorch's profiler",
             "direction": "both: forward and backward, gradients of rows and of all parameters",
             "released_us": "of FastGL's released layer, forward, on the smallest block that was tried, measured "
-            f"separately on an {RELEASED_ON}",
+            f"separately on an {peers.CARD}",
         },
         "verification": {"results_equal_to_cusparse": sum(row["kernel"] != "library" for row in rows)},
         "graphs": common.facts(session, names), "rows": rows,
@@ -86,7 +84,7 @@ def _rows(session: Session, name: str, size: int, layer: int) -> list[dict[str, 
                 "rows": round(statistics.mean(csr.num_rows for csr in shapes)),
                 "edges": round(statistics.mean(csr.num_edges for csr in shapes)),
                 "us": us["us"], "gpu_us": gpu_us, "over_library": found["library"][0]["us"] / us["us"],
-                **({"released_us": RELEASED_US} if (direction, layer) == ("forward", 2) else {}),
+                **({"released_us": peers.FASTGL_GIN_US} if (direction, layer) == ("forward", 2) else {}),
                 "spread": {"us": timing.around(us)},
             })  # fmt: skip
         session.say(

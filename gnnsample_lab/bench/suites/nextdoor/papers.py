@@ -45,15 +45,6 @@ FIGURE6: Rows = (
 FIGURE7: dict[str, Any] = {"knightking": (26.1, 50.0), "sample": (1.09, 6.0)}
 """Section 8.2: speed-up of walks over KnightKing, of all applications over SP; the least and the most."""
 
-RELEASED: Rows = (
-    {"app": "DeepWalk", "lb_ms": 51.8, "sp_ms": 50.2}, {"app": "PPR, 100 steps", "lb_ms": 40.0, "sp_ms": None},
-    {"app": "node2vec", "lb_ms": 122.0, "sp_ms": 98.0}, {"app": "k-hop", "lb_ms": 69.0, "sp_ms": 31.5},
-)  # fmt: skip
-"""GPU milliseconds of the authors' released kernels, one root per vertex of the twin of Orkut before version 3."""
-RELEASED_WHAT = "the authors' released kernels with their index (LB) and sample-parallel (SP)"
-RELEASED_ON = "H200"
-"""In the name of the card that they ran on."""
-
 TABLE4: Rows = tuple(
     {"graph": graph, "app": app, "store_percent": stores.get(app), "sm_percent": active[i]}
     for graph, stores, active in (

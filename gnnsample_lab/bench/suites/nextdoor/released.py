@@ -1,4 +1,4 @@
-"""NextDoor as published beside the kernels that its authors released, whose times on an H200 are in :mod:`.papers`.
+"""NextDoor as published beside the kernels that its authors released, whose times are in :mod:`.bench.peers`.
 
 Those ran on ``orkut-like`` as the generator made it before version 3, most likely on version 2, so that this suite runs
 on that graph: the same twin on the same kind of card, in two runs. On any other card its ratios say nothing.
@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gnnsample_lab.bench import common, timing
+from gnnsample_lab.bench import common, peers, timing
 from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.graph import load
 from gnnsample_lab.sampling import apps
 
-from . import papers, runs
+from . import runs
 
 GRAPH, VERSION = "orkut-like", 2
 
@@ -47,7 +47,7 @@ def released(session: Session) -> dict[str, Any]:
 
 def _measured(session: Session, name: str) -> dict[str, Any]:
     rows, checked = [], Counter[str]()
-    for told in papers.RELEASED:
+    for told in peers.NEXTDOOR:
         case, make = APPS[told["app"]]
         study = session.kept(
             ("nextdoor study", name, told["app"]), functools.partial(runs.Study, session, name, case, make)
@@ -63,7 +63,7 @@ def _measured(session: Session, name: str) -> dict[str, Any]:
         study.free()
     return runs.record(
         session, [name], rows, dict(checked), twin=f"of version {VERSION} of the generator",
-        released=f"{papers.RELEASED_WHAT}; on an {papers.RELEASED_ON}, measured separately",
+        released=f"{peers.NEXTDOOR_IS}; on an {peers.CARD}, measured separately",
     )  # fmt: skip
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gnnsample_lab.bench import peers
 from gnnsample_lab.bench.suite import Record, Row
 from gnnsample_lab.bench.targets import Point, Target, at_least, at_most, of_card, points_of
-
-from .papers import RELEASED_ON
 
 
 def _timed(record: Record, value: str, wanted: Callable[[Row], bool] = lambda row: True) -> list[Point]:
@@ -49,7 +48,7 @@ def released(record: Record) -> list[Target]:
         "the released kernels' time over that of transit-parallel as published", 1.0, "x",
         _timed(record, "released_over_published"),
     )  # fmt: skip
-    return of_card(RELEASED_ON, record, found)
+    return of_card(peers.CARD, record, found)
 
 
 def floor(record: Record) -> list[Target]:

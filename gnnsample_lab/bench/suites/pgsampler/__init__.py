@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gnnsample_lab.bench import peers
 from gnnsample_lab.bench.hardness import curve_notes
 from gnnsample_lab.bench.suite import (
     EMPTIED,
@@ -193,7 +194,7 @@ SUITES = (
         "whole-process", "suites.pgsampler.whole.whole_process",
         "wall time of a mini-batch, alone and 32 in one call",
         columns=_whole,
-        paper={"source": "measured separately", **papers.CUGRAPH}, targets=targets.whole_process, notes=_cugraph,
+        paper={"source": "measured separately", **peers.CUGRAPH_TOLD}, targets=targets.whole_process, notes=_cugraph,
     ),
     Suite(
         "pgsampler-table1", "suites.pgsampler.kernels.table1",

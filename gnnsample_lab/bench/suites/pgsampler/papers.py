@@ -1,4 +1,4 @@
-"""PGSampler's published numbers, and two other samplers on the same tasks, measured separately."""
+"""PGSampler's published numbers."""
 
 from __future__ import annotations
 
@@ -48,19 +48,3 @@ TABLE3: tuple[dict[str, Any], ...] = (
     {"graph": "products-like", "system": "TurboGNN", "batch_size": 200_000, "fanout": 15, "speedup": 1.30},
 )
 """Table III: speed-up over DGL, 3 hops, on Reddit and ogbn-products; TurboGNN's as its own paper reports it."""
-
-CUGRAPH: dict[str, Any] = {
-    "graph": "rmat", "batch_size": 1024, "fanouts": [10, 10, 10], "alone_us": 5371.0, "fused32_us": 1103.0,
-    "what": "cuGraph 26.10 homogeneous_uniform_neighbor_sample with renumbering, as cugraph-pyg calls it, RMM pool, "
-    "the rule of expand='new'; NVIDIA H200, the same edges and seeds, R-MAT graph of 2.1 M nodes and 114 M edges; "
-    "measured separately, not in this run",
-}  # fmt: skip
-
-MEASURED_ON = "H200"
-"""In the name of the card on which cuGraph's sampler and the DGL-like one ran: ratios across two cards say nothing."""
-
-DGL_LIKE_H200: dict[tuple[int, int], tuple[float, float]] = {
-    (256, 10): (1394.0, 509.0), (1024, 10): (1505.0, 605.0), (2048, 10): (1543.0, 663.0), (8192, 15): (1764.0, 861.0),
-}  # fmt: skip
-"""A DGL-like sampler on an H200, the R-MAT graph, 3 hops, measured separately: (batch, fanout) -> whole process and
-kernels only, in microseconds. The library's own baseline may not be slower than 1.1 times these."""

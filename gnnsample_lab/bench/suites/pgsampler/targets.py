@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from gnnsample_lab.bench import peers
 from gnnsample_lab.bench.noise import over_noise
 from gnnsample_lab.bench.suite import Record
 from gnnsample_lab.bench.targets import (
@@ -17,8 +18,6 @@ from gnnsample_lab.bench.targets import (
     points_of,
     task,
 )
-
-from .papers import CUGRAPH, DGL_LIKE_H200, MEASURED_ON
 
 
 def figure8(record: Record) -> list[Target]:
@@ -98,21 +97,21 @@ def _against_dgl_like(record: Record, what: str, which: int, times: str) -> list
     gpu = (record["environment"]["gpu"] or {}).get("name", "")
     points = []
     for row in record["rows"]:
-        known = DGL_LIKE_H200.get((row["batch_size"], row["fanout"]))
-        if MEASURED_ON in gpu and row["graph"] == CUGRAPH["graph"] and row["hops"] == 3 and known:
+        known = peers.DGL_LIKE_US.get((row["batch_size"], row["fanout"]))
+        if peers.CARD in gpu and row["graph"] == peers.GRAPH and row["hops"] == 3 and known:
             points.append((row[times]["block-bsp"] / known[which], task(row)))
     return at_most(what, 1.1, "x", points)
 
 
 def whole_process(record: Record) -> list[Target]:
     """Wall times on the task of cuGraph's measurement, on its card."""
-    wanted = (CUGRAPH["graph"], 1024, 10)
+    wanted = (peers.GRAPH, 1024, 10)
     rows = [r for r in record["rows"] if (r["graph"], r["batch_size"], r["fanout"]) == wanted]
     fused = [(r["fused32_us"], task(r)) for r in rows]
     alone = [(r["alone_us"], task(r)) for r in rows]
     found = at_most("R-MAT, 1 024 x (10, 10, 10), alone", 120.0, "us", alone)
     found += at_most("R-MAT, 1 024 x (10, 10, 10), 32 together, each", 50.0, "us", fused)
-    return of_card(MEASURED_ON, record, found)
+    return of_card(peers.CARD, record, found)
 
 
 def figure11(record: Record) -> list[Target]:
