@@ -379,6 +379,14 @@ def designs(gnnlab: Record, budget: Record, pipelines: Record, dsp: Record) -> P
     reached = [row["share_percent"] / 100 for row in threads]
     replays = rows(pipelines, part="overlap", executor="overlapped", cached_percent=100.0, step="captured")
     gained = [row["speedup"] for row in rows(dsp, system="dsp")]
+    larger = (
+        pipelines["graphs"]["products-like"]["num_edges"] / dsp["graphs"]["products-like@0.25"]["num_edges"]
+    )
+    several = int(most(pipelines, "gpus"))
+    full = [
+        row["over_dsp"]
+        for row in rows(pipelines, part="systems", system="dsp-seq", step="plain", gpus=several)
+    ]
     pipelined = [
         f"{short(row['speedup'])} times on {counted(row['gpus'])}" for row in rows(dsp, system="dsp")
     ]
@@ -409,8 +417,10 @@ def designs(gnnlab: Record, budget: Record, pipelines: Record, dsp: Record) -> P
         f"recorded on {cards(dsp, int(most(dsp, 'gpus')))}",
         f"{listed(pipelined)} as fast",
         Said(
-            f"{'nothing' if max(gained) < 1 else 'next to nothing'} was gained on so few", max(gained) < 1.05
+            f"on {cards(pipelines, several)}, with a graph {counted(round(larger))} times as large, {span(full)}",
+            larger > 1,
         ),
+        Said("little was gained on so few", max(*gained, *full) < 1.1),
     ]  # fmt: skip
 
 

@@ -34,10 +34,10 @@ def two(value: float) -> str:
 
 
 @row(
-    "DSP", "figures 6 and 12", "dsp-utilisation", "dsp-accuracy",
+    "DSP", "figures 6 and 12", "dsp-utilisation", "dsp-accuracy", "pipelines",
     given=["paper over 1.5 x with 8", "papers100M x 0.02"],
 )  # fmt: skip
-def pipeline(busy: Record, accuracy: Record) -> Phrases:
+def pipeline(busy: Record, accuracy: Record, systems: Record) -> Phrases:
     gained = values(busy, "speedup", system="dsp")
     idle, piped = (values(busy, "busy_percent", system=name) for name in ("dsp-seq", "dsp"))
     modelled = {each["gpus"] for each in busy["rows"]} - {*values(busy, "gpus")}
@@ -49,6 +49,9 @@ def pipeline(busy: Record, accuracy: Record) -> Phrases:
             if each.get("stages") == fed and each["error_percent"]
         ]
         for fed in ("stages alone", "stages as they overlapped")
+    )
+    full = values(
+        systems, "over_dsp", part="systems", system="dsp-seq", step="plain", gpus=most(systems, "gpus")
     )
     differs = accuracy["settings"]["largest_difference_of_a_loss"]
     # Of the most GPUs; older records have no others.
@@ -75,6 +78,7 @@ def pipeline(busy: Record, accuracy: Record) -> Phrases:
         ),
         f"{series(gained)} x",
         Said(f"{became(*line(busy))}, three stages that launch from Python", max(gained) < 1.05),
+        f"in full size, {all_cards(systems)}, {series(full)} x: {became(full, least=1.5)}",
         f"the schedule model is {series(alone, whole)} % too fast",
         f"as they overlapped it is within {short(max(overlapped))} %",
         f"figure 9, {all_cards(accuracy)}",

@@ -158,7 +158,10 @@ def kernels(fig8: Record) -> Phrases:
             for group, word in ((reached, "reproduced"), (less, "smaller"), (lost, "reversed"))
             if group
         ),
-        Said(f"its kernel takes at least {queue:.0f} us there, blocks {blocks:.0f}", queue > blocks > 0),
+        Said(
+            f"its kernel takes at least {queue:.0f} us there, blocks at their best {blocks:.0f}",
+            queue > blocks > 0,
+        ),
         f"Over blocks at their best {span(swept, 'x')}",
         Said("reversed on all six", max(swept) < 1),
         f"in all {len(every)} settings, R-MAT's too, {span(every, 'x')}, {median(every)}: "
