@@ -217,8 +217,12 @@ def _datasets(options: argparse.Namespace) -> int:
 def _partition(options: argparse.Namespace) -> int:
     import pandas as pd
 
-    from gnnsample_lab import distributed, load
+    from gnnsample_lab import checks, distributed, load
 
+    # A graph may have to be downloaded before anybody else would look.
+    for parts in options.parts:
+        checks.whole("parts", parts, 1)
+    checks.real("tolerance", options.tolerance, 1)
     # Feature rows matter to the saved parts alone.
     graph = load(options.name, options.root, scale=options.scale, features="auto" if options.save else False)
     rows = []

@@ -7,6 +7,7 @@ Pieces are of one source, one kind of card and its software, and one choice of g
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -37,7 +38,8 @@ class Pieces:
         head, *lines = _whole_lines(file) or [None]
         kept = [json.dumps({"of": plain(of)})]
         if head == json.loads(kept[0]):
-            self._found = {json.dumps(line["key"]): line for line in lines}
+            whole = itertools.takewhile(_is_piece, lines)
+            self._found = {json.dumps(line["key"]): line for line in whole}
             self._earlier = set(self._found)
             kept += [json.dumps(line) for line in self._found.values()]
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -71,6 +73,17 @@ class Pieces:
             at = self._found[name]["environment"]
             runs.setdefault(at["date"], {"environment": at, "pieces": 0})["pieces"] += 1
         return [runs[date] for date in sorted(runs)]
+
+
+def _is_piece(line: Any) -> bool:
+    """Whether a line is one of :meth:`Pieces.get`: a file may have been edited."""
+    return (
+        isinstance(line, dict)
+        and {"key", "found", "seconds", "environment"} <= set(line)
+        and isinstance(line["seconds"], float)
+        and isinstance(line["environment"], dict)
+        and "date" in line["environment"]
+    )
 
 
 def _whole_lines(file: Path) -> list[Any]:

@@ -293,6 +293,24 @@ def _part(text: str) -> tuple[int, int]:
     return part, parts
 
 
+def _seconds(text: str) -> float:
+    """A number above 0, for argparse; ``inf`` is no limit."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not found > 0:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0 (got {text!r})")
+    return found
+
+
+def _place(text: str) -> Path:
+    """A file or a folder, for argparse."""
+    if not text:
+        raise argparse.ArgumentTypeError("must be a file or a folder (got '')")
+    return Path(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:18} {about}" for name, about in list_suites().items())
     parser = argparse.ArgumentParser(
@@ -312,7 +330,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a graph (NAME or NAME@SCALE) in place of the suite's own; repeatable",
     )
     parser.add_argument(
-        "--out", type=Path, help="a .json file, or a folder (default: data/measured of the checkout)"
+        "--out", type=_place, help="a .json file, or a folder (default: data/measured of the checkout)"
     )
     parser.add_argument("--quick", action="store_true", help="fewer configurations, fewer knobs")
     parser.add_argument(
@@ -330,7 +348,7 @@ def _parser() -> argparse.ArgumentParser:
         "and run nothing",
     )
     parser.add_argument(
-        "--within", type=float, metavar="SECONDS",
+        "--within", type=_seconds, metavar="SECONDS",
         help="with --stale: run them, what nobody knows first, each that by its last record ends in the time left",
     )  # fmt: skip
     parser.add_argument(

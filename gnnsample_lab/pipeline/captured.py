@@ -80,7 +80,7 @@ def captured_step(
         sampler: a :class:`~gnnsample_lab.NeighborSampler`, :class:`~gnnsample_lab.PinSAGESampler` or
             :class:`~gnnsample_lab.FusedSampler` on a graph with labels.
         features: a :class:`~gnnsample_lab.FeatureCache`, or anything with its ``extract``; None: the graph's features,
-            all of them on the device.
+            all of them on the device, or those that a ``FusedSampler`` sums, which are the only ones that it may have.
         loss: ``loss(logits, target) -> scalar``, where targets of rows that do not count are -1, in all columns where
             there are several; default cross entropy, for labels of several columns binary cross entropy over the rows
             that count.
@@ -92,7 +92,8 @@ def captured_step(
 
     Raises:
         TypeError: an argument of the wrong kind.
-        ValueError: the graph has no labels or no features, the optimizer holds no parameter of the model, needs a
+        ValueError: the graph has no labels or no features, ``features`` are of another graph or not those that the
+            sampler sums, the optimizer holds no parameter of the model, needs a
             closure for its ``step``, or cannot keep its state on the GPU.
     """
     graph = getattr(sampler, "graph", None)
@@ -101,13 +102,23 @@ def captured_step(
     if graph.label is None:
         raise ValueError(f"graph {graph.name!r} has no label: training needs one per vertex")
     if isinstance(sampler, FusedSampler):
-        features = sampler.features if features is None else features
+        if features is not None and features is not sampler.features:
+            raise ValueError(
+                "features must be None or the sampler's own with a FusedSampler, which has summed their rows already "
+                f"(got {shown(features)})"
+            )
+        features = sampler.features
     if features is None:
         if graph.feat is None:
             raise ValueError(f"graph {graph.name!r} has no features: give features")
         features = FeatureCache(graph.feat, ratio=1.0, device=sampler.device)
     if not callable(getattr(features, "extract", None)):
         raise TypeError(f"features must have extract, as a FeatureCache has (got {shown(features)})")
+    rows = getattr(features, "num_nodes", graph.num_nodes)
+    if rows != graph.num_nodes:
+        raise ValueError(
+            f"features must have a row for each of {graph.num_nodes} vertices (got {shown(features)})"
+        )
     loss = optional(function, "loss", loss)
     labels = tensor(graph.label).to("cuda" if sampler.device == "cuda" else "cpu")
     return CapturedStep(model, optimizer, labels, features, loss, graph, graph.num_classes)

@@ -19,22 +19,20 @@ _OF_ORDER = ("reorder", "window")
 _CONTENTS = {"settings", "model", "optimizer", "batch_ids", "losses", "generator", "device_generator"}
 
 
-def check_place(path: Path) -> None:
-    """That a checkpoint can be written as ``path``, before anybody trains for it.
+def check_place(path: Path, name: str) -> None:
+    """That a checkpoint can be written as ``path``, which argument ``name`` gave, before anybody trains for it.
 
     Raises:
         ValueError: it is a folder. PermissionError: nothing can be written there.
     """
     if path.is_dir():
-        raise ValueError(f"checkpoint must be a file (got the folder {str(path)!r})")
+        raise ValueError(f"{name} must be a file (got the folder {str(path)!r})")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise PermissionError(
-            f"checkpoint {str(path)!r} cannot be written: {error.strerror or error}"
-        ) from error
+        raise PermissionError(f"{name} {str(path)!r} cannot be written: {error.strerror or error}") from error
 
 
 def save(path: Path, state: Mapping[str, Any]) -> None:
@@ -85,6 +83,21 @@ def _check_readable(name: str, value: Any, place: str = "") -> None:
         )
 
 
+def _check_history(state: Mapping[str, Any]) -> None:
+    """That batch ids and losses are what :meth:`.trainer.Trainer.save` writes: tensors of one length.
+
+    Raises:
+        ValueError: they are not.
+    """
+    import torch
+
+    ids, losses = state["batch_ids"], state["losses"]
+    if not all(isinstance(found, torch.Tensor) and found.dim() == 1 for found in (ids, losses)):
+        raise ValueError("its batch ids and losses are no tensors [steps]")
+    if len(ids) != len(losses) or len(ids.unique()) != len(ids):
+        raise ValueError(f"it has {len(losses)} losses of {len(ids.unique())} mini-batches")
+
+
 def load(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The state of a checkpoint that was written under the same settings; nothing but data is unpickled.
 
@@ -109,6 +122,7 @@ def load(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         if missing := sorted(_CONTENTS - set(state)):
             raise ValueError(f"it lacks {', '.join(missing)}")
         found = dict(state["settings"])
+        _check_history(state)
     except Exception as error:
         raise CorruptDataError(f"{path} is no checkpoint of this library ({error})") from error
     for name, value in settings.items():

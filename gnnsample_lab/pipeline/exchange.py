@@ -8,6 +8,7 @@ with zeros. All replicas of the model make the same update and stay equal, bit f
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections import deque
 from collections.abc import Callable
@@ -39,11 +40,18 @@ class Gradients:
     Args:
         model: whose gradients; all ranks have the same parameters.
         group: process group on the device of the model.
+
+    Attributes:
+        dtype: in which everything travels, float32 at least: of the parameters, since a rank without seeds has no loss
+            whose type it could take.
     """
 
     def __init__(self, model: Any, group: Any) -> None:
+        import torch
+
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.group = group
+        self.dtype = functools.reduce(torch.promote_types, (p.dtype for p in self.parameters), torch.float32)
 
     def pack(self, loss_sum: Any, weight: Any, index: int = 0, count: int = 1) -> Packed:
         """What this rank has: gradients, and for each parameter whether there is one; the sum of losses and seeds at
@@ -51,15 +59,16 @@ class Gradients:
         import torch
 
         # Few launches: between the backward pass and the optimiser the GPU has nothing else to do.
-        like = loss_sum.dtype
+        loss_sum = loss_sum.detach().to(self.dtype)
         parts = [
-            (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1).to(like) for p in self.parameters
+            (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1).to(self.dtype)
+            for p in self.parameters
         ]
         has = [p.grad is not None for p in self.parameters]
         parts.append(loss_sum.new_ones(len(has)) if all(has) else loss_sum.new_tensor(has))
         mine = [
-            loss_sum.detach().reshape(1),
-            torch.as_tensor(weight, device=loss_sum.device).reshape(1).to(like),
+            loss_sum.reshape(1),
+            torch.as_tensor(weight, device=loss_sum.device).reshape(1).to(self.dtype),
         ]
         if count > 1:
             others = loss_sum.new_zeros(2 * (count - 1))

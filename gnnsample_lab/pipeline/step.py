@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from gnnsample_lab.checks import instance
+from gnnsample_lab.checks import instance, shown
 from gnnsample_lab.compute.autocast import fresh_casts
 from gnnsample_lab.compute.fused.block import SummedBlock
 from gnnsample_lab.minibatch.export import tensor
@@ -73,7 +73,13 @@ class Step:
         Returns:
             The loss, a tensor of no dimension.
         """
-        return self._run(batch, x, True)[0]
+        import torch
+
+        if torch.is_grad_enabled():
+            return self._run(batch, x, True)[0]
+        # A step has a backward pass, wherever it is called from.
+        with torch.inference_mode(False), torch.enable_grad():
+            return self._run(batch, x, True)[0]
 
     def gradients(self, batch: Any, x: Any = None) -> tuple[Any, Any]:
         """Leave the gradients of the *sum* of the seeds' losses in the model.
@@ -124,7 +130,10 @@ class Step:
         import torch.nn.functional as F
 
         if self._given_loss is not None:
-            return self._given_loss(logits, target)
+            loss = self._given_loss(logits, target)
+            if getattr(loss, "shape", None) != ():
+                raise ValueError(f"loss must return a tensor of no dimension (got {shown(loss)})")
+            return loss
         self._check_shape(logits, len(target))
         if not self.multi_label:
             return F.cross_entropy(logits, target, ignore_index=-1, reduction=reduction)

@@ -17,6 +17,7 @@ from gnnsample_lab.compute.fused.sampler import counted_edges
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.device.pools import GivenBack
+from gnnsample_lab.graph.errors import CorruptDataError
 from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.minibatch.export import tensor
 
@@ -442,9 +443,12 @@ class Trainer:
             # The checkpoint has the first rank's generators: with these all would draw the same masks of dropout.
             torch.manual_seed((torch.initial_seed() + self.resumed) % 2**64)
             return
-        torch.set_rng_state(state["generator"])
-        if self.device == "cuda" and state["device_generator"] is not None:
-            torch.cuda.set_rng_state(state["device_generator"])
+        try:
+            torch.set_rng_state(state["generator"])
+            if self.device == "cuda" and state["device_generator"] is not None:
+                torch.cuda.set_rng_state(state["device_generator"])
+        except (RuntimeError, TypeError, AttributeError) as error:
+            raise CorruptDataError(f"{path} has no state of a generator of this PyTorch ({error})") from error
 
     def evaluate(self, split: str | Any = "valid") -> float:
         """Share of right classes (multi-label: micro F1) of a split, by sampled inference.

@@ -157,12 +157,13 @@ def feature_sources(
             system, graph, sampler, model, batch_size, window, sizing, seed, device, rank, folder
         )
     if isinstance(sampler, FusedSampler):
-        asked = sizing.ratio or sizing.capacity_bytes
-        note = (
-            ("features lie where the sampler reads them: the size of a cache was not used",) if asked else ()
-        )
+        told = []
+        if sizing.ratio or sizing.capacity_bytes:
+            told.append("features lie where the sampler reads them: the size of a cache was not used")
+        if sampler.features.table is not graph.feat:
+            told.append("rows of features are those that the sampler sums, whatever the graph has")
         fused = FusedSource(sampler)
-        return Sources(fused, fused, sampler.features.ratio, False, sampler.features.transfer, note)
+        return Sources(fused, fused, sampler.features.ratio, False, sampler.features.transfer, tuple(told))
     table = host_features(graph)
     from .parts import ranked
 

@@ -114,8 +114,11 @@ def saved_parts(
         _check_saved(graph, system, found, parts, weighted)
         yield parts
         return
-    divided = parts
-    if not isinstance(parts, Partition):
+    if isinstance(parts, Partition):
+        divided = check_partition(parts, graph, "parts")
+        if divided.num_parts != count:
+            raise ValueError(f"parts must be as many as ranks, {count} (got {divided.num_parts})")
+    else:
         check_ranks(graph, count)
         method = system.partition if parts is None else parts
         method = method if count > 1 else "range"

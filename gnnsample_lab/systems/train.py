@@ -372,7 +372,8 @@ def train(
         capacity_bytes: size of the cache in bytes, instead of ``cache_ratio``.
         reorder: method of ``lab.reorder``, "none", or None for what the system does.
         window: mini-batches that are reordered together.
-        evaluate: accuracy after every epoch: True takes the split "valid", or "test" where there is none; or a name.
+        evaluate: accuracy after every epoch: True takes the split "valid", or "test" where that has no labels; or a
+            name.
         progress: show progress bars.
         weighted: draw neighbours in proportion to ``graph.edge_weight``.
         sampler: a sampler of one's own, of these vertices; its seed and fanouts count then. It may draw from other
@@ -487,7 +488,7 @@ def train(
     saving = source if saving is None else saving
     # Of a file that is to be read and is not there something else is to be said, and no folder to be made.
     if saving is not None and (saving is not source or saving.exists()):
-        check_place(saving.resolve())
+        check_place(saving.resolve(), "checkpoint" if checkpoint is not None else "resume")
     if steps is not None and saving is None:
         raise ValueError(f"checkpoint_steps needs checkpoint, the file to write to (got {steps})")
     split = _evaluation_split(graph, evaluate)
@@ -941,18 +942,30 @@ def _check_data(graph: Any) -> None:
     if len(graph.splits.get("train", ())) == 0:
         raise ValueError(f"graph {graph.name!r} has no vertices in split 'train'")
     # Of several columns all seeds count: -1 is for one column alone.
-    if graph.label.ndim == 1 and not bool((graph.label[graph.splits["train"]] >= 0).any()):
+    if not _is_labelled(graph, "train"):
         raise ValueError(
             f"split 'train' must have labelled vertices (got {len(graph.splits['train'])} of graph {graph.name!r}, all "
             "with label -1)"
         )
 
 
+def _is_labelled(graph: Any, split: str) -> bool:
+    """Whether the split has a vertex with a label. Of several columns all vertices count."""
+    ids = graph.splits.get(split, ())
+    if len(ids) == 0 or graph.label is None:
+        return False
+    return graph.label.ndim > 1 or bool((graph.label[ids] >= 0).any())
+
+
 def _evaluation_split(graph: Any, evaluate: bool | str) -> str | None:
     if isinstance(evaluate, str):
         if len(graph.splits.get(evaluate, ())) == 0:
             raise ValueError(f"evaluate must name a split with vertices (got {evaluate!r})")
+        if graph.label is not None and not _is_labelled(graph, evaluate):
+            raise ValueError(
+                f"evaluate must name a split with labelled vertices (got {evaluate!r}, all with label -1)"
+            )
         return evaluate
     if not flag("evaluate", evaluate):
         return None
-    return next((name for name in ("valid", "test") if len(graph.splits.get(name, ()))), None)
+    return next((name for name in ("valid", "test") if _is_labelled(graph, name)), None)

@@ -52,6 +52,20 @@ def test_pieces_of_something_else_are_not_resumed(tmp_path: Path) -> None:
     assert Pieces(file, OF, at("2026-01-01")).earlier() == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["5", "[1, 2]", "{}", '{"found": 1}', '{"key": ["b"], "found": 2, "seconds": 1, "environment": {}}'],
+)
+def test_a_line_that_is_no_piece_is_measured_again(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "x.pieces"
+    Pieces(file, OF, at("2026-01-01")).get(("a",), lambda: 1)
+    with file.open("a", encoding="utf-8") as opened:
+        opened.write(f"{line}\n")
+    again = Pieces(file, OF, at("2026-01-02"))
+    assert again.get(("a",), pytest.fail) == 1 and again.get(("b",), lambda: 3) == 3
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 3
+
+
 def test_a_line_that_was_not_written_to_its_end_is_measured_again(tmp_path: Path) -> None:
     file = tmp_path / "x.pieces"
     first = Pieces(file, OF, at("2026-01-01"))

@@ -167,6 +167,10 @@ def test_what_cannot_be_written_is_noticed_before_the_run(
         (["cpu", "--readme", "some.md"], "--readme goes with report"),
         (["cpu", "--skip", "cpu"], "--skip goes with all"),
         (["all", "--part", "2/3"], "--part goes with --within"),
+        (["--stale", "--within", "nan"], "above 0 (got 'nan')"),
+        (["--stale", "--within", "0"], "above 0 (got '0')"),
+        (["--stale", "--within", "soon"], "above 0 (got 'soon')"),
+        (["cpu", "--out", ""], "--out: must be a file or a folder"),
     ],
 )
 def test_bad_arguments_are_named_before_anything_runs(arguments, word, monkeypatch, capsys) -> None:

@@ -150,6 +150,40 @@ def test_errors_name_what_is_missing(graph):
         step.gradients(batches(sampler_of(graph, "sage", "cpu"), graph, 8, 1)[0])
 
 
+def test_features_of_somebody_else_are_refused(graph):
+    """A cache of another graph would train on its rows, and a fused sampler has summed those that it has."""
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    few = lab.FeatureCache(graph.feat[:-1], ratio=1.0, device="cpu")
+    with pytest.raises(ValueError, match=f"features must have a row for each of {graph.num_nodes} vertices"):
+        lab.captured_step(model, optimizer, sampler_of(graph, "sage", "cpu"), features=few)
+    own, other = (lab.FeatureCache(graph.feat, ratio=1.0, device="cpu") for _ in range(2))
+    fused = lab.FusedSampler(graph, [3, 4], own, device="cpu")
+    with pytest.raises(ValueError, match="features must be None or the sampler's own with a FusedSampler"):
+        lab.captured_step(model, optimizer, fused, features=other)
+    lab.captured_step(model, optimizer, fused, features=own)
+
+
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_a_step_has_gradients_wherever_it_is_called_from(graph, off):
+    losses = []
+    for context in (contextlib.nullcontext, off):
+        (model, optimizer), _ = pair(graph, "sage", "cpu")
+        sampler = sampler_of(graph, "sage", "cpu")
+        step = lab.captured_step(model, optimizer, sampler)
+        given = batches(sampler, graph, 16, 3)
+        with context():
+            losses.append([float(step(batch)) for batch in given])
+    assert losses[0] == losses[1] and losses[0][0] != losses[0][-1]
+
+
+def test_a_loss_that_is_no_scalar_is_named(graph):
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    sampler = sampler_of(graph, "sage", "cpu")
+    step = lab.captured_step(model, optimizer, sampler, loss=lambda logits, _: logits.sum(1))
+    with pytest.raises(ValueError, match="loss must return a tensor of no dimension"):
+        step(batches(sampler, graph, 8, 1)[0])
+
+
 def test_an_optimizer_of_another_model_is_refused(graph):
     (model, _), (_, others) = pair(graph, "sage", "cpu")
     with pytest.raises(

@@ -15,6 +15,7 @@ import gnnsample_lab as lab
 from gnnsample_lab import FeatureCache, Graph, NeighborSampler, make_model
 from gnnsample_lab.graph.errors import CorruptDataError
 from gnnsample_lab.pipeline import checkpoint
+from gnnsample_lab.pipeline.exchange import Gradients
 from gnnsample_lab.pipeline.features import CachedSource
 from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.systems import ranks as several
@@ -105,6 +106,40 @@ def test_ranks_without_seeds_go_along(three_ranks):
     expected = lab.train(few, **options)
     found = lab.train(few, ranks=three_ranks, **options)
     np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+class Mixed(torch.nn.Module):
+    """Parameters of one type and logits of another, as mixed precision has them."""
+
+    def __init__(self, features: int, classes: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(features, classes).to(dtype)
+
+    def forward(self, blocks: Any, x: Any) -> Any:
+        return self.layer(x[: blocks[-1].num_dst].to(self.layer.weight.dtype)).float()
+
+
+@pytest.mark.parametrize(("dtype", "off"), [(torch.float64, 1e-6), (torch.bfloat16, 0.02)])
+def test_a_rank_without_seeds_joins_whatever_the_type_of_the_losses(three_ranks, dtype, off):
+    few = few_seeds(7)
+    torch.manual_seed(0)
+    model = Mixed(few.num_features, few.num_classes, dtype)
+    options = {**QUICK, "batch_size": 2, "evaluate": False}
+    expected = lab.train(few, copy.deepcopy(model), **options)
+    found = lab.train(few, model, ranks=three_ranks, **options)
+    np.testing.assert_allclose(found.losses, expected.losses, atol=off)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_gradients_travel_in_one_type_whoever_has_a_loss(dtype):
+    model = Mixed(4, 3, dtype)
+    gradients = Gradients(model, None)
+    zero = next(model.parameters()).new_zeros(())
+    packed = [gradients.pack(torch.tensor(1.5, dtype=loss), 2) for loss in (torch.float32, torch.float64)]
+    packed.append(gradients.pack(zero, zero))
+    wanted = torch.float64 if dtype == torch.float64 else torch.float32
+    assert {each.flat.dtype for each in packed} == {wanted} and len({len(each.flat) for each in packed}) == 1
+    assert gradients.unpack(packed[0]).tolist() == [[1.5, 2.0]]
 
 
 class Alternating(torch.nn.Module):
@@ -224,6 +259,18 @@ def test_what_is_no_checkpoint_of_this_run_is_refused(graph, tmp_path: Path):
             lab.train(graph, resume=file, **QUICK)
         with pytest.raises(CorruptDataError, match="no checkpoint of this library"):
             lab.train(graph, resume=file, ranks=2, **QUICK)
+    file.unlink()
+    lab.train(graph, checkpoint=file, evaluate=False, **QUICK)
+    good = torch.load(file, weights_only=True)
+    for wrong in (
+        {"batch_ids": "0 1 2"}, {"losses": good["losses"][:-1]}, {"generator": good["generator"][:-1]},
+        {"batch_ids": torch.zeros_like(good["batch_ids"])}, {"generator": None},
+    ):  # fmt: skip
+        torch.save({**good, **wrong}, file)
+        with pytest.raises(
+            CorruptDataError, match=r"no checkpoint of this library \(it has|is no checkpoint|no state of"
+        ):
+            lab.train(graph, resume=file, **QUICK)
     torch.save({"format": print}, file)  # nothing but data is unpickled
     with pytest.raises(CorruptDataError):
         lab.train(graph, resume=file, **QUICK)
@@ -337,8 +384,9 @@ def test_a_module_of_another_shape_does_not_go_on_from_it(graph, tmp_path: Path)
 
 
 def test_where_no_checkpoint_can_be_written_is_said_at_once(graph, tmp_path: Path):
-    with pytest.raises(ValueError, match="checkpoint must be a file"):
-        lab.train(graph, checkpoint=tmp_path, **QUICK)
+    for name in ("checkpoint", "resume"):
+        with pytest.raises(ValueError, match=f"{name} must be a file"):
+            lab.train(graph, **{name: tmp_path}, **QUICK)
     (tmp_path / "file").write_text("")
     with pytest.raises(PermissionError, match="checkpoint .* cannot be written"):
         lab.train(graph, checkpoint=tmp_path / "file" / "checkpoint.pt", **QUICK)

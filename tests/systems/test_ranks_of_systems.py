@@ -229,8 +229,14 @@ def test_parts_that_are_there_are_taken(graph, expected, pair, tmp_path):
             graph, system="dsp-seq", pick="floyd", ranks=pair, parts=parts, evaluate=False, **QUICK
         )
         np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
-    with pytest.raises(ValueError, match=r"parts must be as many as ranks, 1 \(got 2"):
-        lab.train(graph, system="dsp-seq", parts=folder, **QUICK)
+    for parts in (folder, cut):
+        with pytest.raises(ValueError, match=r"parts must be as many as ranks, 1 \(got 2"):
+            lab.train(graph, system="dsp-seq", parts=parts, **QUICK)
+    pids = pair.pids
+    with pytest.raises(ValueError, match=r"parts must be as many as ranks, 2 \(got 3"):
+        three = lab.distributed.partition(graph, 3, "random", tolerance=2)
+        lab.train(graph, system="dsp-seq", ranks=pair, parts=three, **QUICK)
+    assert pair.pids == pids, "found before ranks were asked"
 
 
 @pytest.mark.parametrize(("method", "tolerance"), [("streaming", 1.25), ("random", 2.0), ("metis", None)])
@@ -270,6 +276,9 @@ def test_parts_of_another_graph_are_refused(graph, tmp_path):
         message = "parts must be of this graph" if strange is turned else "parts must have the features"
         with pytest.raises(ValueError, match=message):
             lab.train(graph, system="quiver", parts=folder, **QUICK)
+        if strange is turned:
+            with pytest.raises(ValueError, match=message):
+                lab.train(graph, system="quiver", parts=cut, **QUICK)
     assert lab.train(graph, system="dgl-uva", parts=tmp_path / "other", **QUICK).losses, (
         "it takes no features of parts"
     )

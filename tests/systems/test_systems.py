@@ -282,6 +282,19 @@ def test_dropout_is_repeatable(graph):
     assert one.losses != lab.train(graph, evaluate=False, **QUICK).losses
 
 
+def test_rows_of_a_sampler_that_sums_them_are_its_own(graph):
+    other = replace(graph, feat=graph.feat * 2)
+    notes = [
+        lab.train(graph, sampler=lab.FusedSampler(of, [3, 4], device="cpu"), evaluate=False, **QUICK).notes
+        for of in (graph, other)
+    ]
+    said = [
+        [note for note in each if "rows of features are those that the sampler sums" in note]
+        for each in notes
+    ]
+    assert [len(each) for each in said] == [0, 1]
+
+
 def test_what_a_graph_must_have(graph):
     def part(**kept):
         return lab.Graph(graph.indptr, graph.indices, name="part", **kept)
@@ -302,6 +315,12 @@ def test_what_a_graph_must_have(graph):
     assert sum(map(math.isfinite, losses)) == 1, "one label is enough"
     with pytest.raises(ValueError, match=r"evaluate must name a split with vertices \(got 'dev'\)"):
         lab.train(graph, evaluate="dev", **QUICK)
+    hidden = np.where(np.isin(np.arange(600), graph.splits["valid"]), -1, graph.label)
+    secret = part(feat=graph.feat, label=hidden, splits={**graph.splits, "test": graph.splits["train"][:20]})
+    with pytest.raises(ValueError, match=r"evaluate must name a split with labelled vertices \(got 'valid'"):
+        lab.train(secret, evaluate="valid", **QUICK)
+    found = lab.train(secret, **{**QUICK, "evaluate": True})
+    assert found.accuracy_split == "test" and len(found.accuracy) == found.epochs[-1].number + 1
     with pytest.raises(LookupError, match=r"system must be one of 'dgl', .* \(got 'dgk'\)"):
         lab.train(graph, system="dgk", **QUICK)
     with pytest.raises(ValueError, match="dropot"):

@@ -59,7 +59,8 @@ class Rank:
         self.host = index // self.local_size
         self._groups, self.timeout_s, self._tell, self.life = groups, timeout_s, tell, life
         self._parts: dict[tuple[tuple[int, ...], ...], Any] = {}
-        self._stages = threading.local()
+        self._stages: list[list[str]] = []
+        self._lock = threading.Lock()
         self._bars = 0
 
     def __repr__(self) -> str:
@@ -86,8 +87,9 @@ class Rank:
             TypeError: ``name`` is no string.
         """
         checks.text("name", name)
-        stack = self._stages.__dict__.setdefault("names", [])
-        stack.append(name)
+        entered = [name]  # told from another one of that name by what it is
+        with self._lock:
+            self._stages.append(entered)
         self._tell("stage", stage=name)
         try:
             yield
@@ -97,8 +99,11 @@ class Rank:
                     error._rank_stage = name  # type: ignore[attr-defined]
             raise
         finally:
-            stack.pop()
-        self._tell("stage", stage=stack[-1] if stack else None)
+            # Threads may have stages of their own: the last one that was entered and not left is what is told.
+            with self._lock:
+                self._stages = [other for other in self._stages if other is not entered]
+                last = self._stages[-1][0] if self._stages else None
+            self._tell("stage", stage=last)
 
     def progress(self, items: Iterable[Any], total: int | None = None, text: str = "") -> Iterator[Any]:
         """``items``, one by one, with a progress bar of this rank in the notebook.

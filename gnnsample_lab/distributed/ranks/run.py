@@ -122,7 +122,7 @@ class Ranks:
             what = "NCCL" if self.backend == "nccl" else "Gloo, on CPUs"
             print(f"{self.ranks} rank{'s' * (self.ranks > 1)} on {what}: {reason}", flush=True)
         self._lock = threading.Lock()
-        self._number = 0
+        self._number, self._is_closed = 0, False
         self._crew: Crew | None = None
         self._finalizer: Any = None
         self._start()
@@ -148,7 +148,7 @@ class Ranks:
 
         In a process that was forked from the one that started them it does nothing.
         """
-        crew, self._crew = self._crew, None
+        crew, self._crew, self._is_closed = self._crew, None, True
         if crew is not None and crew.is_ours:  # a forked process has copies of queues that nobody fills
             crew.leave()
             self._finalizer.detach()
@@ -172,7 +172,7 @@ class Ranks:
             TypeError: an argument of the wrong kind; ``fn`` or an argument cannot be pickled.
             ValueError: an argument out of range; ``fn`` and ``args`` are too large to travel.
             RankError: a rank raised, died, fell silent or did not return in time; all ranks have ended.
-            RuntimeError: another process started the ranks, and this one was forked from it.
+            RuntimeError: another process started the ranks, and this one was forked from it; they were closed.
         """
         call = _Call(fn, args)
         size = self.ranks if world is None else checks.whole("world", world, 1, self.ranks)
@@ -192,6 +192,8 @@ class Ranks:
         # A slider's callback may come while a cell runs: its time begins when that has ended.
         with self._lock:
             until = time.monotonic() + timeout_s
+            if self._is_closed:
+                raise RuntimeError("ranks were closed: make others (lab.distributed.Ranks)")
             crew = self._crew or self._start()
             self._number += 1
             watch = _Watch(crew, dict.fromkeys(range(size)), self._heartbeat_s)

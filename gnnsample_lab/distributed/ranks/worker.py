@@ -165,7 +165,8 @@ class _Worker:
             self._wire.send("failure", number=number, **_described(error, stage))
         else:
             flush()
-            os.write(2, self._mark)
+            with contextlib.suppress(OSError):  # the function has closed it: nobody reads there any more
+                os.write(2, self._mark)
             self._wire.send("result", data, number=number)
 
     def _pickled(self, value: Any) -> bytes:

@@ -362,6 +362,11 @@ def simulate(
     collective = checks.flag("collective", collective)
     costs = Costs() if costs is None else checks.instance("costs", costs, Costs, "costs of schedule.Costs")
     factored = executor == "factored"
+    trains_apart = executor in ("factored", "batch-mode")
+    has_queue = trains_apart or executor in _QUEUES
+    queued = "'thread', 'streams', 'overlapped', 'factored' and 'batch-mode'"
+    _only("capacity", capacity is not None and not has_queue, queued, executor)
+    _only("pipelined", not pipelined and not trains_apart, "'factored' and 'batch-mode'", executor)
     if not factored:
         _only("samplers", samplers is not None, "'factored'", executor)
         _only("switching", bool(switching), "'factored'", executor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -75,6 +76,52 @@ def test_an_exception_ends_all_with_one_error(pair: Ranks) -> None:
     assert not left_after(pids)
     assert pair.pids == ()
     assert pair.run(lambda rank: rank.index) == [0, 1]  # new ones
+
+
+def test_the_stage_that_is_named_was_entered_last_and_not_left(pair: Ranks) -> None:
+    started(pair)
+
+    def die(rank: Any) -> None:
+        with rank.stage("outer"):
+            with contextlib.suppress(LookupError), rank.stage("tried"):
+                raise LookupError
+            other = threading.Thread(target=lambda: rank.stage("of a thread").__enter__())
+            other.start()
+            other.join()
+            with rank.stage("inner"):
+                pass
+            if rank.index == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            torch.distributed.all_reduce(torch.zeros(4), group=rank.group)
+
+    with pytest.raises(RankError) as caught:
+        pair.run(die)
+    assert (caught.value.rank, caught.value.stage) == (1, "of a thread"), "it is still in it"
+
+    def die_later(rank: Any) -> None:
+        def work() -> None:
+            with rank.stage("of a thread"):
+                pass
+
+        with rank.stage("outer"):
+            other = threading.Thread(target=work)
+            other.start()
+            other.join()
+            if rank.index == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            torch.distributed.all_reduce(torch.zeros(4), group=rank.group)
+
+    with pytest.raises(RankError) as caught:
+        pair.run(die_later)
+    assert (caught.value.rank, caught.value.stage) == (1, "outer")
+
+
+def test_closed_ranks_do_not_start_again() -> None:
+    with Ranks(1, device="cpu") as ranks:
+        assert ranks.run(lambda rank: rank.index) == [0]
+    with pytest.raises(RuntimeError, match="ranks were closed"):
+        ranks.run(lambda rank: rank.index)
+    assert ranks.pids == ()
 
 
 def test_a_killed_rank_ends_all_with_one_error(pair: Ranks) -> None:
