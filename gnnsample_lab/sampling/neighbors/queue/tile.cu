@@ -27,12 +27,14 @@ struct TileShared {
     u64 staged[WARPS][STAGE + 32];  // hop << 59 | vertex
 };
 
-// Publish what is staged, and take `done` tasks off the outstanding ones.
-__device__ __forceinline__ void lab_flush_tasks(const Plan& p, u32 b, u32* counters, u32 tag, u64* staged, int& count,
-                                                u32 done) {
+__device__ __forceinline__ void lab_flush_tasks(const Plan& p, u32 b, u32* counters, u32 tag, u64* staged, int& count) {
+    if (count == 0) return;
     __syncwarp();
     u32 first = 0;
-    if (lab_lane() == 0) first = lab_enqueue(counters, (u32)count, done);
+    if (lab_lane() == 0) {
+        atomicAdd(counters + CTR_OUTSTANDING, (u32)count);
+        first = atomicAdd(counters + CTR_TAIL, (u32)count);
+    }
     first = __shfl_sync(LAB_FULL, first, 0);
     for (int i = lab_lane(); i < count; i += 32) {
         const Task t = lab_task(staged[i]);
@@ -45,7 +47,7 @@ __device__ __forceinline__ void lab_flush_tasks(const Plan& p, u32 b, u32* count
 __device__ __forceinline__ void lab_stage_task(const Plan& p, u32 b, u32* counters, u32 tag, u64* staged, int& count,
                                                bool fresh, int hop, u64 v) {
     const u32 mask = __ballot_sync(LAB_FULL, fresh);
-    if (count + __popc(mask) > STAGE) lab_flush_tasks(p, b, counters, tag, staged, count, 0);
+    if (count + __popc(mask) > STAGE) lab_flush_tasks(p, b, counters, tag, staged, count);
     if (fresh) staged[count + __popc(mask & ((1u << lab_lane()) - 1))] = LAB_TASK(hop, 0, v);
     count += __popc(mask);
 }
@@ -150,12 +152,14 @@ __device__ void lab_serve_tile(const Plan& p, u32 b, u32* counters, u32 ready, u
         }
     }
 #endif
+    lab_flush_tasks(p, b, counters, batch.tag, staged, count);
     if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
     if (mine) {
         if (fits) lab_record(p, b, h, index, ticket, started);
         p.queue[(u64)b * p.queue_cap + ticket] = word | LAB_DONE;
     }
-    lab_flush_tasks(p, b, counters, batch.tag, staged, count, (u32)__popc(ready));
+    __syncwarp();
+    if (lane == 0) atomicSub(counters + CTR_OUTSTANDING, (u32)__popc(ready));
 }
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32) persistent_tile(const __grid_constant__ Plan p) {
