@@ -61,9 +61,9 @@ def load(folder: Path | str | None = None) -> dict[str, dict[str, Any]]:
     found = {}
     for path in sorted(Path(folder).glob("*.json")):
         record = read_json(path, object)
+        if not isinstance(record, dict) or "suite" not in record:
+            continue
         with reading(path, "a benchmark record"):
-            if not isinstance(record, dict) or "suite" not in record:
-                raise ValueError("it names no suite")
             if record.get("format", 0) > FORMAT:
                 raise ValueError(f"it has format {record['format']}, this library reads up to {FORMAT}")
             text(record)  # whoever shows it later would not know the file

@@ -57,6 +57,13 @@ def checked_parts(parts: Any) -> Any:
     return parts
 
 
+def check_count(parts: Any, count: int) -> None:
+    """Raises ValueError where ``parts`` is a Partition, and not of ``count`` parts, as the ranks of a single host need;
+    those of several may have one that divides the graph among all of them."""
+    if isinstance(parts, Partition) and parts.num_parts != count:
+        raise ValueError(f"parts must be as many as ranks, {count} (got {parts.num_parts})")
+
+
 def check_ranks(graph: Graph, count: int) -> None:
     """Raises ValueError where ``count`` ranks cannot have a part each, which has a vertex at least."""
     if count > graph.num_nodes:
@@ -116,8 +123,6 @@ def saved_parts(
         return
     if isinstance(parts, Partition):
         divided = check_partition(parts, graph, "parts")
-        if divided.num_parts != count:
-            raise ValueError(f"parts must be as many as ranks, {count} (got {divided.num_parts})")
     else:
         check_ranks(graph, count)
         method = system.partition if parts is None else parts

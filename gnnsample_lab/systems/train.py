@@ -59,6 +59,7 @@ from .features import Sizing, feature_sources, sampled_bytes
 from .parts import (
     PartsSampler,
     balance_notes,
+    check_count,
     check_ranks,
     checked_parts,
     checked_spill,
@@ -546,6 +547,7 @@ def train(
     device = runtime.resolve_device(device)
     with contextlib.ExitStack() as stack:
         if chosen.has_parts:
+            check_count(parts, 1)
             job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts, bool(weighted)))
             job["notes"] += balance_notes(job["parts"])
         job["device"] = device
@@ -682,6 +684,7 @@ def _train_on_ranks(
         else:
             if chosen.has_parts:
                 weighted = bool(given["weighted"])
+                check_count(parts, crew.ranks)
                 job["parts"] = stack.enter_context(saved_parts(graph, chosen, crew.ranks, parts, weighted))
                 job["notes"] += balance_notes(job["parts"])
             found = crew.run(several.train_slices, folder, job, timeout_s=RUN_S)

@@ -144,10 +144,6 @@ def test_damaged_and_newer_files_are_named(tmp_path: Path) -> None:
     path.write_text('{"suite": "cpu", "format": 99}')
     with pytest.raises(ValueError, match="format 99"):
         report.load(tmp_path)
-    for text in ("[]", "{}", '{"rows": []}'):
-        path.write_text(text)
-        with pytest.raises(ValueError, match=r"cpu\.json .*it names no suite"):
-            report.load(tmp_path)
     path.unlink()
     assert report.markdown(report.load(tmp_path)) == "Nothing is recorded yet."
 
