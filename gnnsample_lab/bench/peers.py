@@ -37,8 +37,8 @@ built for the card, whose rule is ``expand="frontier"``."""
 DGL_LIKE_US: dict[tuple[int, int], tuple[float, float]] = {
     (256, 10): (1394.0, 509.0), (1024, 10): (1505.0, 605.0), (2048, 10): (1543.0, 663.0), (8192, 15): (1764.0, 861.0),
 }  # fmt: skip
-"""(seeds, fanout) -> whole process and kernels alone of a sampler like DGL's. The library's own baseline may not be
-slower than 1.1 times these."""
+"""(seeds, fanout) -> whole process and kernels alone of a sampler like DGL's, taken before the others, on the same kind
+of card and graph. The library's own baseline may not be slower than 1.1 times these."""
 
 NEXTDOOR: tuple[dict[str, Any], ...] = (
     {"app": "DeepWalk", "lb_ms": 51.8, "sp_ms": 50.2}, {"app": "PPR, 100 steps", "lb_ms": 40.0, "sp_ms": None},

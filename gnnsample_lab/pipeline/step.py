@@ -131,8 +131,8 @@ class Step:
 
         if self._given_loss is not None:
             loss = self._given_loss(logits, target)
-            if getattr(loss, "shape", None) != ():
-                raise ValueError(f"loss must return a tensor of no dimension (got {shown(loss)})")
+            if getattr(loss, "numel", int)() != 1:
+                raise ValueError(f"loss must return a tensor of one element (got {shown(loss)})")
             return loss
         self._check_shape(logits, len(target))
         if not self.multi_label:
