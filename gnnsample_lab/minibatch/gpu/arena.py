@@ -146,14 +146,13 @@ class Room:
     def __init__(self) -> None:
         self._least, self._most, self._seen = _NOTHING, 0, 0
         self._before = _NOTHING, 0  # of the window before
-        self._is_settled = False
 
     def bytes(self) -> int:
         """Bytes for the next mini-batch; 0 while none has been seen."""
         least, most = self._before
         least, most = min(least, self._least), max(most, self._most)
         more = most // 4
-        if self._is_settled:
+        if self._seen >= ROOM_SETTLED or self._before[1]:
             more = min(more, max(most // 32, most - least))
         return (pools.rounded(most + more) + 511) & -512
 
@@ -161,8 +160,6 @@ class Room:
         """Note a mini-batch of ``need`` bytes."""
         self._least, self._most = min(self._least, need), max(self._most, need)
         self._seen += 1
-        if self._seen == ROOM_SETTLED:
-            self._is_settled = True
         if self._seen == ROOM_WINDOW:
             self._before, self._least, self._most, self._seen = (self._least, self._most), _NOTHING, 0, 0
 
