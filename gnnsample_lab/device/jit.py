@@ -1,7 +1,9 @@
 """Numba for the whole package: ``from gnnsample_lab.device.jit import njit, prange``.
 
-Two things differ from ``numba.njit``. ``cache=True`` keeps compiled functions in :mod:`.jit_cache`. And functions with
-``parallel=True`` may be called from several threads at once, whatever threading layer Numba has found.
+Three things differ from ``numba.njit``. ``cache=True`` keeps compiled functions in :mod:`.jit_cache`. Functions with
+``parallel=True`` may be called from several threads at once, whatever threading layer Numba has found. And compiled
+functions let other Python threads run: mini-batches that a thread samples on the CPU would hold up the training beside
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _parallel_region = Lock()
 
 
 def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """``numba.njit``, with this package's cache and with parallel functions that take turns if the layer demands it.
+    """``numba.njit``, with this package's cache, without Python's lock, and with parallel functions that take turns if
+    the layer demands it.
 
     Args:
         function: the function to compile; omitted when the decorator is given options.
@@ -33,6 +36,7 @@ def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if function is None:
         return functools.partial(njit, **options)
     kept = options.pop("cache", False)
+    options.setdefault("nogil", True)
     made = numba.njit(**options)(function)
     if made is function:  # NUMBA_DISABLE_JIT
         return function

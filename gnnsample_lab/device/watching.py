@@ -20,7 +20,7 @@ if hasattr(os, "sched_yield"):
     _let_others_run = types.ExternalFunction("sched_yield", types.int32())
 else:  # Windows
 
-    @njit(nogil=True)
+    @njit
     def _let_others_run():
         return 0
 
@@ -42,7 +42,7 @@ if numba.config.DISABLE_JIT:  # the function below is then Python
     _look, _let_others_run = operator.getitem, int
 
 
-@njit(nogil=True, cache=True)
+@njit(cache=True)
 def look_often(words, at, word, shift, looks):
     """Whether one of ``looks`` looks at ``words[at] >> shift`` sees ``word``; lets other processes run meanwhile."""
     for i in range(looks):

@@ -456,7 +456,7 @@ def _arrays(*tensors: Any) -> tuple[np.ndarray, ...]:
     return tuple(tensor.numpy() for tensor in tensors)
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@njit(parallel=True, cache=True)
 def add_chunk(
     indptr, indices, cursor, x, weight, source, target, log_sum, out, begin, end, mode, size, slope
 ):
@@ -481,7 +481,7 @@ def add_chunk(
         cursor[row] = at
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@njit(parallel=True, cache=True)
 def log_sums(indptr, indices, source, target, out, slope):
     """``out[row, h]``: logarithm of the sum of ``exp(score)`` over the edges of the row; 0 without edges."""
     for row in prange(len(out)):
@@ -498,7 +498,7 @@ def log_sums(indptr, indices, source, target, out, slope):
             out[row, h] = highest + np.log(total) if end > begin else 0.0
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@njit(parallel=True, cache=True)
 def head_sums(indptr, indices, x, source, target, log_sum, out, size, slope):
     """The twin of ``head_sums.cu`` on the CPU, with the softmax's denominators at hand; ``out`` is zeros."""
     for row in prange(len(out)):

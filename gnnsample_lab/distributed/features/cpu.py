@@ -26,7 +26,7 @@ from .tally import Tally, tally
 LABEL = "CPU: no NVLink"
 
 
-@njit(nogil=True, cache=True)
+@njit(cache=True)
 def copy_rows(table, rows, to, out):
     """``out[to[i]] = table[rows[i]]``; tables as ``host.words`` makes them."""
     for i in range(rows.size):

@@ -53,7 +53,7 @@ def words(*tables: np.ndarray) -> list[np.ndarray]:
     return [t.view(f"u{width}") for t in tables]
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@njit(parallel=True, cache=True)
 def gather_rows(table, ids, out):
     """``out[i] = table[ids[i]]`` on all of Numba's threads, without the GIL; both as :func:`words`."""
     for i in prange(ids.size):
@@ -62,7 +62,7 @@ def gather_rows(table, ids, out):
             out[i, j] = table[v, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(cache=True)
 def locate_rows(ids, row_of, all_cached, where, base, rows, locations):
     """Location of every id as in ``gather.cuh``; returns (misses, reused rows). Empty tables stand for none."""
     misses = reused = 0
@@ -82,7 +82,7 @@ def locate_rows(ids, row_of, all_cached, where, base, rows, locations):
     return misses, reused
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@njit(parallel=True, cache=True)
 def collect_rows(ids, locations, cache, previous, table, out):
     """The extraction on the CPU: each row from where its location says; tables and ``out`` as :func:`words`."""
     for i in prange(ids.size):

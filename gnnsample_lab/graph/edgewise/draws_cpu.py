@@ -26,7 +26,7 @@ _8, _16, _24 = np.uint64(8), np.uint64(16), np.uint64(24)
 _20 = np.uint64(20)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def scatter_id(bijection, x):
     """Image of ``x`` (uint64) under the bijection ``[n, mask, shift, six constants]``."""
     n, mask, shift = bijection[0], bijection[1], bijection[2]
@@ -39,7 +39,7 @@ def scatter_id(bijection, x):
             return x
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def community(guide, starts, n, word):
     """The last class whose first rank is at most ``word * n / 2**32``; the guide jumps next to it."""
     rank = np.int64((word * n) >> _32)
@@ -49,7 +49,7 @@ def community(guide, starts, n, word):
     return c
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def member(word, power, size):
     """Member of a community of ``size`` for one 32-bit ``word``; powers above 1 favour its first members."""
     x = word
@@ -58,7 +58,7 @@ def member(word, power, size):
     return np.int64((x * np.uint64(size)) >> _32)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def draw_community(e, k0, k1, bijection, guide, starts, same, dst_power, src_power, dst_flat, src_flat):
     """``(src, dst)`` of draw ``e`` of a community graph, uint64 vertex ids."""
     lo, hi = e & _LOW, e >> _32
@@ -81,7 +81,7 @@ def draw_community(e, k0, k1, bijection, guide, starts, same, dst_power, src_pow
     return scatter_id(bijection, np.uint64(origin)), scatter_id(bijection, np.uint64(to))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def draw_rmat(e, k0, k1, bijection, levels, t0, t1, t2):
     """``(src, dst)`` of draw ``e`` of an R-MAT graph (Chakrabarti et al., SDM'04), uint64 vertex ids."""
     lo, hi = e & _LOW, e >> _32
@@ -103,7 +103,7 @@ def draw_rmat(e, k0, k1, bijection, levels, t0, t1, t2):
     return scatter_id(bijection, (origin * n) >> shift), scatter_id(bijection, (to * n) >> shift)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _keep(src, dst, bits, symmetric, low, high, keys, used):
     """Append the key of an edge, and of its reverse, where the destination is in ``[low, high)``; returns the count."""
     if np.int64(dst) >= low and np.int64(dst) < high:
@@ -115,7 +115,7 @@ def _keep(src, dst, bits, symmetric, low, high, keys, used):
     return used
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def community_keys(
     first, last, k0, k1, bijection, guide, starts, same, dst_power, src_power, dst_flat, src_flat,
     bits, symmetric, low, high, keys,
@@ -130,7 +130,7 @@ def community_keys(
     return used
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def rmat_keys(first, last, k0, k1, bijection, levels, t0, t1, t2, bits, symmetric, low, high, keys):
     """Keys of draws ``[first, last)`` with destination in ``[low, high)``; returns how many."""
     used = 0
@@ -140,14 +140,14 @@ def rmat_keys(first, last, k0, k1, bijection, levels, t0, t1, t2, bits, symmetri
     return used
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def key_histogram(keys, shift, counts):
     """Add to ``counts`` how many ``keys`` have their destination in each block of vertices."""
     for i in range(len(keys)):
         counts[keys[i] >> shift] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def class_features(first_vertex, signal, k0, k1, labels, signs, features):
     """Features of the vertices from ``first_vertex`` on; ``signs``: int8[C, F] of the plan's ``centroid_signs``."""
     num_features = features.shape[1]
@@ -168,7 +168,7 @@ def class_features(first_vertex, signal, k0, k1, labels, signs, features):
                 features[row, 4 * group + i] = np.float32(value) * np.float32(0.0078125)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def pair_weights(src, dst, k0, k1, low, step_size, weights):
     """Weights by the pair (src, dst): ``low`` plus 20 random bits times ``step_size``."""
     for e in range(len(weights)):

@@ -78,7 +78,7 @@ def copy(source: np.ndarray, target: np.ndarray) -> None:
         _copy_words(source.view(np.int64), target.view(np.int64), chunks)
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@njit(parallel=True, cache=True)
 def _copy_words(source: np.ndarray, target: np.ndarray, chunks: int) -> None:
     for chunk in prange(chunks):
         for i in range(source.size * chunk // chunks, source.size * (chunk + 1) // chunks):
