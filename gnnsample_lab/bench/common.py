@@ -29,11 +29,28 @@ FANOUTS = (15, 10, 5)
 """FastGL's and GNNLab's 3 layers, 15 picks next to the seeds: both count layers from the input, 5, 10, 15."""
 KINDS = ("k-hop", "weighted", "walks")
 """Samplers of GNNLab's table 2: 3-hop uniform, 3-hop weighted, random walks (PinSAGE)."""
+OTHER_EXECUTORS = {"gnnlab": ("factored",), "thread": ("serial", "overlapped")}
+"""By system or executor, other ways to run on one GPU than the system's own: the fastest counts. GNNLab samples a whole
+epoch, then extracts while it trains (its sections 5.2 and 7.9). DGL's and PyG's loaders sample beside training, and
+extract in that thread or in another; where Python cannot do both at once, one stage after the other is faster."""
+CPU_WORKERS = 4
+"""Samplers and loaders of a system that samples on the CPU, where each stage has workers: as PyG's loader has."""
 
 
 def device() -> str:
     """Where suites run: ``"cuda"`` or ``"cpu"``."""
     return runtime.resolve_device("auto")
+
+
+def executors(system: Any) -> tuple[str, ...]:
+    """Ways to run a system (of ``lab.systems()``) on one GPU, its own first; on a CPU nothing overlaps."""
+    others = OTHER_EXECUTORS.get(system.name, OTHER_EXECUTORS.get(system.executor, ()))
+    return (system.executor, *(others if device() == "cuda" else ()))
+
+
+def workers(system: Any, executor: str) -> int:
+    """Samplers, and loaders, of a system by that executor."""
+    return CPU_WORKERS if executor == "overlapped" and system.sample_device == "cpu" else 1
 
 
 def names(session: Session, *gpu: str, cpu: Sequence[str] = ("arxiv-like",)) -> tuple[str, ...]:

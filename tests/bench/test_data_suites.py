@@ -343,14 +343,19 @@ def test_headers_say_of_how_many_steps_an_epoch_is(fresh, made_up_training) -> N
     assert "epoch ms (of 48 steps)" in columns and "epoch ms" not in columns
 
 
-def test_the_faster_of_a_systems_ways_counts(fresh, made_up_training, monkeypatch) -> None:
+def test_the_fastest_of_a_systems_ways_counts(fresh, made_up_training, monkeypatch) -> None:
     alone = training.run(fresh, "arxiv-like@0.05", "gnnlab", "gin")
     assert alone["executor"] == "serial" and len(made_up_training) == 1, "nothing overlaps on a CPU"
     with monkeypatch.context() as on_gpu:
         on_gpu.setattr(training.common, "device", lambda: "cuda")
-        ways = [(None, "factored"), (None, "serial"), (None, "serial"), (None,), (None,)]
-        assert [training._ways(find(name)) for name in ("gnnlab", "dgl", "pyg-cpu", "fastgl", "lab")] == ways
-    monkeypatch.setattr(training, "_ways", lambda system: (None, "factored"))
+        threaded = ("thread", "serial", "overlapped")
+        ways = [("serial", "factored"), threaded, threaded, ("serial",), ("streams",)]
+        names = ("gnnlab", "dgl", "pyg-cpu", "fastgl", "lab")
+        assert [training.common.executors(find(name)) for name in names] == ways
+        workers = [training.common.workers(find(name), "overlapped") for name in names]
+        assert workers == [1, 1, training.common.CPU_WORKERS, 1, 1]
+        assert training.common.workers(find("pyg-cpu"), "thread") == 1
+    monkeypatch.setattr(training.common, "executors", lambda system: ("serial", "factored"))
     both = training.run(fresh, "arxiv-like@0.05", "gnnlab", "gat")
     assert both["executor"] == "factored" and both["step_ms"] == pytest.approx(alone["step_ms"] / 2)
 
@@ -426,6 +431,7 @@ def test_sampling_is_timed_by_system(fresh, made_up_training) -> None:
     rows = runner.run("fastgl-fig13", session=fresh)["rows"]
     assert [row["system"] for row in rows] == ["pyg-cpu", "dgl", "fastgl", training.LAB_ALIKE, "lab"]
     assert [row["pick"] for row in rows[3:]] == ["reservoir", "floyd"]
+    assert all(row["samplers"] in (1, training.common.CPU_WORKERS) for row in rows)
     for row in rows:
         system = row["system"].partition(",")[0]
         assert row["id_map"] == SYSTEMS[system].id_map and row["sample_ms"] > 0

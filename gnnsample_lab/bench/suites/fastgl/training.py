@@ -11,6 +11,7 @@ import importlib.util
 import math
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
+from gnnsample_lab.device import jit
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.systems.table import System, find
 from gnnsample_lab.systems.train import train
@@ -33,10 +35,6 @@ EPOCHS, QUICK_EPOCHS = 6, 2
 MODELS = ("gcn", "gin", "gat")
 SYSTEMS = ("pyg-cpu", "dgl", "gnnadvisor-style", "gnnlab", "fastgl", "lab")
 LAB_ALIKE = "lab, reservoir, one by one"
-OTHER_EXECUTOR = {"gnnlab": "factored", "thread": "serial"}
-"""By system or executor, another way to run on one GPU than the system's own: the faster counts. GNNLab samples a whole
-epoch, then extracts while it trains (its sections 5.2 and 7.9), and DGL's and PyG's loaders sample beside training;
-where Python cannot do both at once, one stage after the other is faster."""
 CAPACITY = {
     "capacity_of": CAPACITY_OF,
     "caches": "as large as what FastGL's table 1 leaves of the card's memory, scaled as the graph is",
@@ -50,8 +48,9 @@ SETTING = (
     f"the mini-batches of a whole epoch: where it has more than {STEPS} "
     f"({CPU_STEPS} with a CPU's sampler, {QUICK_STEPS} in a quick run), so many are trained ('steps'), caches are "
     "ranked on their seeds, and the time is multiplied; stages in milliseconds a mini-batch, each on its own stream: "
-    "stages that overlap add up to more; of two ways the faster ('executor'): GNNLab's stage by stage, or an epoch "
-    "sampled first and extracted while it trains; of systems that sample in a thread that, or stage by stage"
+    "stages that overlap add up to more; of several ways the fastest ('executor'): GNNLab's stage by stage, or an "
+    "epoch sampled first and extracted while it trains; of systems that sample in a thread that, stage by stage, or a "
+    f"worker a stage ({common.CPU_WORKERS} of a CPU's sampler)"
 )
 
 
@@ -107,12 +106,6 @@ def _columns(feat: np.ndarray, dimension: int) -> np.ndarray:
     return np.ascontiguousarray(np.tile(feat, (1, times))[:, :dimension])
 
 
-def _ways(system: System) -> tuple[str | None, ...]:
-    """Executors to choose from, None for the system's own; on a CPU nothing overlaps."""
-    other = OTHER_EXECUTOR.get(system.name, OTHER_EXECUTOR.get(system.executor))
-    return (None, other) if other and common.device() == "cuda" else (None,)
-
-
 def run(
     session: Session,
     name: str,
@@ -140,7 +133,7 @@ def run(
     batch = common.batch_size(name, full, size)
     key = ("run", name, chosen, model, batch, tuple(fanouts), hidden, dimension, cache_ratio)
 
-    def trained(executor: str | None) -> dict[str, Any]:
+    def trained(executor: str) -> dict[str, Any]:
         graph = _limited(session, name, batch, dimension, most_steps(session, chosen))
         sized: dict[str, Any] = {}
         if chosen.cache and cache_ratio is None:
@@ -149,8 +142,8 @@ def run(
             sized["cache_ratio"] = cache_ratio
         result = train(
             graph, model, chosen, epochs=QUICK_EPOCHS if session.quick else EPOCHS, batch_size=batch,
-            fanouts=fanouts, hidden=hidden, executor=executor, evaluate=False, progress=False,
-            **sized,
+            fanouts=fanouts, hidden=hidden, executor=executor, workers=common.workers(chosen, executor),
+            evaluate=False, progress=False, **sized,
         )  # fmt: skip
         timed = sorted(result.epochs[1:], key=lambda epoch: epoch.total_us)
         epoch = timed[len(timed) // 2]
@@ -173,15 +166,13 @@ def run(
             "setup_s": result.setup_us / 1e6, "loss": float(np.mean(result.losses[-steps:])),
             "notes": list(result.notes),
         }  # fmt: skip
-        how = f", {found['executor']}" if executor else ""
-        session.say(f"{name}, {model}, {chosen.name}{how}: {found['step_ms']:.1f} ms a step")
+        session.say(f"{name}, {model}, {chosen.name}, {found['executor']}: {found['step_ms']:.1f} ms a step")
         del result
         return found
 
     def make() -> dict[str, Any]:
-        return min(
-            (trained(executor) for executor in _ways(chosen)), key=lambda found: float(found["step_ms"])
-        )
+        each = (trained(executor) for executor in common.executors(chosen))
+        return min(each, key=lambda found: float(found["step_ms"]))
 
     return dict(session.kept(key, make))
 
@@ -360,26 +351,27 @@ def figure13(session: Session) -> dict[str, Any]:
             place = chosen.sample_device if common.device() == "cuda" else "cpu"
             if graph.device != place:
                 graph = session.kept(("host graph", name), functools.partial(graph.to, place))
-            sampler = NeighborSampler(
-                graph, common.FANOUTS, strategy=chosen.strategy, pick=chosen.pick, id_map=chosen.id_map, device=place
-            )  # fmt: skip
             size, seeds = common.batch_size(name, graph), common.train_seeds(graph)
             steps = math.ceil(len(seeds) / size)
             taken = min(steps, most_steps(session, chosen))
-            ahead = 4 if chosen.executor == "streams" else 1
-
-            def epoch(
-                sampler: Any = sampler,
-                size: int = size,
-                ahead: int = ahead,
-                some: Any = seeds[: taken * size],
-            ) -> None:
-                deque(sampler.epoch(some, size, prefetch=ahead), maxlen=0)
-
-            times = timing.spread([us / 1e3 / taken for us in timing.pass_times(epoch)], "ms")
+            ways = {}
+            for count in (1, common.CPU_WORKERS) if place == "cpu" else (1,):
+                samplers = [
+                    NeighborSampler(
+                        graph, common.FANOUTS, strategy=chosen.strategy, pick=chosen.pick, id_map=chosen.id_map,
+                        device=place,
+                    )
+                    for _ in range(count)
+                ]  # fmt: skip
+                epoch = functools.partial(
+                    _epoch, samplers, seeds[: taken * size], size, 4 if chosen.executor == "streams" else 1
+                )
+                ways[count] = timing.spread([us / 1e3 / taken for us in timing.pass_times(epoch)], "ms")
+            count = min(ways, key=lambda count: ways[count]["ms"])
+            times = ways[count]
             found.append({
                 "graph": name, "system": chosen.name, "strategy": chosen.strategy, "pick": chosen.pick,
-                "id_map": chosen.id_map, "batch_size": size, "sample_ms": times["ms"],
+                "id_map": chosen.id_map, "samplers": count, "batch_size": size, "sample_ms": times["ms"],
                 "epoch_s": times["ms"] * steps / 1e3,
                 "spread": {"sample_ms": timing.around(times)},
             })  # fmt: skip
@@ -392,5 +384,23 @@ def figure13(session: Session) -> dict[str, Any]:
         checked,
         cached=False,
         sample_ms="median wall time of sampler.epoch a mini-batch, nothing else running; of 'lab', which draws by "
-        f"another rule and samples several in a launch, a mixed comparison: {LAB_ALIKE!r} does neither",
+        f"another rule and samples several in a launch, a mixed comparison: {LAB_ALIKE!r} does neither; on the CPU one "
+        f"sampler has all cores or {common.CPU_WORKERS} share them, whichever is faster ('samplers')",
     )
+
+
+def _epoch(samplers: Sequence[Any], seeds: np.ndarray, size: int, ahead: int) -> None:
+    """Sample all mini-batches, by turns if there are several samplers, each of which has its share of the cores."""
+    cores, many = jit.num_threads(), len(samplers)
+
+    def share(number: int) -> None:
+        parts = [seeds[at : at + size] for at in range(0, len(seeds), size)][number::many]
+        if parts:
+            with jit.threads(max(1, cores // many)):
+                deque(samplers[number].epoch(np.concatenate(parts), size, prefetch=ahead), maxlen=0)
+
+    if many == 1:
+        share(0)
+        return
+    with ThreadPoolExecutor(many) as threads:
+        deque(threads.map(share, range(many)), maxlen=0)  # raises what a sampler raised

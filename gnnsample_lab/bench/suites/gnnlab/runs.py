@@ -54,8 +54,8 @@ CAPACITY = {
 SETTING = (
     f"an epoch has {STEPS} mini-batches of batch_size seeds, on any number of GPUs: a GPU trains on one at a time; "
     "epoch_s: the median epoch after the first, with the 10th and 90th percentile of all after the first; stages: "
-    "seconds of all mini-batches of that epoch; executor: of a system that samples in a thread, that or stage by "
-    "stage, whichever is faster on one GPU"
+    "seconds of all mini-batches of that epoch; executor: of a system that samples in a thread that, stage by stage, "
+    f"or a worker a stage ({common.CPU_WORKERS} of a CPU's sampler), whichever is fastest on one GPU"
 )
 MODELLED = (
     "model_s: the schedule model, fed with stage times of one GPU, one stage after the other, with hand-overs and the "
@@ -184,17 +184,16 @@ def cache_ratio(session: Session, task: Task) -> float | None:
 
 
 def executor(session: Session, task: Task) -> str:
-    """As the run and the model take it: of a system that samples in a thread, that or stage by stage, whichever is
-    faster on one GPU, where Python may not do both at once."""
+    """As the run and the model take it: of a system that samples in a thread, the fastest way on one GPU."""
     if task.executor != "thread":
         return task.executor
     one = replace(task, gpus=1)
 
-    def faster() -> str:
-        times = {how: _run(session, one, how).row["epoch_s"] for how in ("thread", "serial")}
+    def fastest() -> str:
+        times = {how: _run(session, one, how).row["epoch_s"] for how in common.executors(task.composed)}
         return min(times, key=lambda how: float(times[how]))
 
-    return session.kept(("executor of GNNLab's", one), faster)  # type: ignore[no-any-return]
+    return session.kept(("executor of GNNLab's", one), fastest)  # type: ignore[no-any-return]
 
 
 def measured(session: Session, task: Task) -> Measured:
@@ -209,7 +208,8 @@ def _run(session: Session, task: Task, how: str) -> Measured:
         found, size = loaded(session, task.graph), batch_size(session, task.graph)
         options: dict[str, Any] = {
             "epochs": EPOCHS, "batch_size": size, "fanouts": MODELS[task.model][1], "hidden": HIDDEN,
-            "cache_ratio": cache_ratio(session, task), "executor": how, "evaluate": False, "progress": False,
+            "cache_ratio": cache_ratio(session, task), "executor": how, "workers": common.workers(task.composed, how),
+            "evaluate": False, "progress": False,
         }  # fmt: skip
         if task.gpus > 1:
             options["ranks"] = crew.ranks_of(session, task.gpus)
@@ -390,7 +390,10 @@ def modelled(session: Session, task: Task, tasks: int | None = None) -> Timeline
         options["samplers"] = task.samplers
         if task.gpus > 1:
             options["switching"] = task.switching
-    return simulate(times, executor(session, task), gpus=task.gpus, staleness=task.staleness, **options)
+    how = executor(session, task)
+    if how == "overlapped":
+        options["workers"] = common.workers(task.composed, how)
+    return simulate(times, how, gpus=task.gpus, staleness=task.staleness, **options)
 
 
 def resolved(session: Session, task: Task) -> Task:

@@ -211,7 +211,7 @@ def _over_dgl(session: Session, name: str, model: str) -> list[dict[str, Any]]:
         rows.append(
             {key: found[key] for key in ("graph", "system", "model", "hidden", "batch_size", "epoch_s", "peak_mb")}
             | {"part": "epoch", "l2": common.AS_LEFT, "ms": found["step_ms"], "p10": around["p10_ms"],
-               "p90": around["p90_ms"], "executor": "streams" if system == "lab" else "thread",
+               "p90": around["p90_ms"], "executor": found["executor"],
                "step": "captured" if system == "lab" else "plain"}
         )  # fmt: skip
     rows[1]["x_dgl"] = rows[0]["epoch_s"] / rows[1]["epoch_s"]
