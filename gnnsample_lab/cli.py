@@ -218,11 +218,16 @@ def _partition(options: argparse.Namespace) -> int:
     import pandas as pd
 
     from gnnsample_lab import checks, distributed, load
+    from gnnsample_lab.graph import roots
 
     # A graph may have to be downloaded before anybody else would look.
     for parts in options.parts:
         checks.whole("parts", parts, 1)
     checks.real("tolerance", options.tolerance, 1)
+    root = roots.data_root(options.root)
+    # What is computed is for those who open it later: where it was asked for, else in the cache of the user.
+    if options.root is not None or roots.cache_folder(root) is None:
+        roots.require_writable(root, "storing what is computed")
     # Feature rows matter to the saved parts alone.
     graph = load(options.name, options.root, scale=options.scale, features="auto" if options.save else False)
     rows = []

@@ -668,6 +668,8 @@ def _cell(values: Sequence[float], unit: str) -> str:
 def _short(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}".replace(",", " ")
+    if 0.995 <= value < 1:  # below what gains nothing, of which a verdict may speak
+        return f"{value:.3f}"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
@@ -725,7 +727,10 @@ def rows(records: Mapping[str, Record], main_alone: bool = False) -> list[tuple[
             measured = _cell([value for value, _ in points], line.unit)
             if claim and not caveat:
                 judged = comparable(record, points)
-                said_ = verdict([value for value, _ in judged], claim) + _marks(record, judged)
+                values = [value for value, _ in judged]
+                if len(judged) < len(points):
+                    measured += f"; judged without {FOREIGN}: {_cell(values, line.unit)}"
+                said_ = verdict(values, claim) + _marks(record, judged)
         else:
             caveat = f"measured on an {line.only_on} only"
         found.append(
@@ -798,7 +803,7 @@ median reaches the paper's value, to 5 % (the best case does, where the paper na
 GPU). *Missed*: the same direction, but less of it or not in every case. *Reversed*: the median says the opposite.
 `-like`: synthetic twins ([below](#twins-beside-their-originals)); †: not like the original in what the line rests on,
 so that neither agreement nor its opposite says anything of the paper's graphs; a line that has others, too, is judged
-on those alone. *Quick*: fewer settings and knobs; °: a
+on those alone, whose values it names. *Quick*: fewer settings and knobs; °: a
 quick run, or graphs of which some are smaller than the paper's (x 0.25: a quarter)."""
 _WHERE_FROM = """\
 Rows of several commits stand side by side: each says where it was recorded, with the hash of its source where the

@@ -63,6 +63,7 @@ def run(
 
     Raises:
         LookupError: no such suite.
+        ValueError: graphs were given to a suite that takes none.
         Unavailable (a RuntimeError): the suite needs a GPU or a package that is not there.
         VerificationError: a strategy did not return the CPU twin's sample.
     """
@@ -73,6 +74,9 @@ def run(
     from .session import Session
 
     session = session or Session(quick, graphs, say)
+    if session.chosen and not SUITES[name].takes_graphs:
+        given = ", ".join(session.chosen)
+        raise ValueError(f"graphs must be left out for {name!r}, which has its own or none (got {given})")
     if SUITES[name].needs_gpu:
         session.require_gpu(name)
     records.commit()  # a wrong LAB_COMMIT is said now, not after an hour
@@ -275,12 +279,15 @@ def _graph(text: str) -> str:
     """A name that ``lab.load`` knows, with or without a scale."""
     try:
         name, scale = records.scaled(text)
-        if not name.startswith("snap:"):
-            catalogue.entry(name)
+        kind = "snap" if name.startswith("snap:") else catalogue.entry(name)["kind"]
     except (LookupError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if not 0 < scale < math.inf:
         raise argparse.ArgumentTypeError(f"the scale must be positive (got {text!r})")
+    if scale != 1 and kind not in catalogue.GENERATED:
+        raise argparse.ArgumentTypeError(
+            f"the scale must be 1 for {name!r}, which is not synthetic (got {text!r})"
+        )
     return text
 
 
@@ -327,7 +334,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         type=_graph,
         metavar="NAME",
-        help="a graph (NAME or NAME@SCALE) in place of the suite's own; repeatable",
+        help="a graph (NAME or NAME@SCALE) in place of the suite's own; repeatable; all leaves out suites that have "
+        "no graph to choose",
     )
     parser.add_argument(
         "--out", type=_place, help="a .json file, or a folder (default: data/measured of the checkout)"
@@ -421,6 +429,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of ``gnnsample-lab bench``; returns the exit code."""
     parser = _parser()
     options = parser.parse_args(argv)
+    if options.graph and (options.stale or options.suites == ["report"]):
+        parser.error("--graph goes with suites that are named, or with all")
     if options.stale:
         if alone := next((n for n in options.suites if n in ("all", "report")), None):
             parser.error(f"--stale does not go with {alone}")
@@ -469,6 +479,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = chosen
     if chosen == ["all"]:
         names = [n for n in SUITES if n not in options.skip and not (options.quick and n == "verify")]
+    fixed = [n for n in names if options.graph and not SUITES[n].takes_graphs]
+    if fixed and chosen != ["all"]:
+        given = ", ".join(options.graph)
+        parser.error(
+            f"--graph does not go with {', '.join(fixed)}: no graph can be chosen there (got {given})"
+        )
+    if fixed:
+        print(f"left out, as no graph can be chosen for them: {', '.join(fixed)}")
+        names = [n for n in names if n not in fixed]
     # Before anything is measured: an hour's results must not be lost to a folder that cannot be written.
     for name in [] if options.no_save else names:
         target = record_file(name, options.out, options.graph, options.quick)

@@ -121,6 +121,8 @@ class Suite:
         targets: from a record to the targets that it says something about.
         notes: from a record to the lines below its table.
         needs_gpu: whether it is refused on a machine without one.
+        takes_graphs: whether it runs on the graphs that a session was given; one that has none, or graphs of its own
+            alone, refuses them.
         last: it needs so much memory or time that ``bench all`` runs it after the others.
         file: name of its record, where it is not ``name.json``.
         shown: from a record to the rows of its table, where those are not the record's own.
@@ -142,6 +144,7 @@ class Suite:
     targets: Callable[[Record], list[Target]] = no_targets
     notes: Callable[[Record], list[str]] = usual_notes
     needs_gpu: bool = True
+    takes_graphs: bool = True
     last: bool = False
     file: str = ""
     shown: Callable[[Record], list[Row]] | None = None
@@ -241,7 +244,7 @@ class Spread:
 
     Attributes:
         field: of the median, ``a.b`` for key ``b`` of ``a``. The row's ``spread`` has p10 and p90, in the median's
-            unit, under the last part of it.
+            unit, under ``a.b`` or, where no other field ends alike, under the last part of it.
     """
 
     field: str
@@ -251,7 +254,8 @@ class Spread:
         value: Any = row
         for part in (*above, last):
             value = value.get(part) if isinstance(value, dict) else None
-        around = row.get("spread", {}).get(last, {})
+        around = row.get("spread", {})
+        around = around.get(self.field) or around.get(last, {})
         low, high = (
             next((around[key] for key in around if key.startswith(p)), None) for p in ("p10_", "p90_")
         )

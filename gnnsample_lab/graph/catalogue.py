@@ -13,6 +13,8 @@ from gnnsample_lab.graph import roots
 from gnnsample_lab.graph.errors import UnknownDatasetError
 
 Entry = dict[str, Any]
+GENERATED = ("synthetic", "rmat")
+"""Kinds of graphs that are generated, at any scale."""
 
 
 def _path() -> Path:
@@ -75,7 +77,7 @@ def datasets(root: str | os.PathLike[str] | None = None) -> Any:
     counts = ["num_nodes", "num_edges", "num_features", "num_classes", "num_train"]
     rows = []
     for name, item in entries().items():
-        generated = item["kind"] in ("synthetic", "rmat")
+        generated = item["kind"] in GENERATED
         row: Entry = {"name": name, "kind": item["kind"]}
         row.update({key: item.get(key, 0) for key in counts})
         drawn = "generated" if generated else item.get("splits", "source")

@@ -105,7 +105,7 @@ def load(
     target = runtime.resolve_device(device)
     base = roots.data_root(root)
     kind = _kind(name)
-    if scale != 1.0 and kind not in ("synthetic", "rmat"):
+    if scale != 1.0 and kind not in catalogue.GENERATED:
         raise ValueError(f"scale must be 1 for {name!r}, which is not synthetic (got {scale})")
     if version != twins.VERSION and kind != "synthetic":
         raise ValueError(
@@ -116,7 +116,7 @@ def load(
             f"undirected must be None for {name!r}, whose directions are fixed (got {undirected})"
         )
     with _lock:
-        if kind in ("synthetic", "rmat"):
+        if kind in catalogue.GENERATED:
             columns = features == "raw" or features
             use_cache = use_cache and not _on_gpu(target)
             if kind == "synthetic" and version == twins.VERSION:
@@ -210,11 +210,11 @@ def load_default(
     named = name or os.environ.get("LAB_DATASET")
     options: dict[str, Any] = {"seed": seed, "device": device, "weighted": weighted, "progress": progress}
     kind = _kind(named or default)
-    if kind in ("synthetic", "rmat"):
+    if kind in catalogue.GENERATED:
         options["scale"] = scale
     if kind == "synthetic":
         options["version"] = version
-    if named or kind in ("synthetic", "rmat"):
+    if named or kind in catalogue.GENERATED:
         graph, why = load(named or default, root, **options), ""
     else:
         graph, why = _load_or_twin(default, root, scale=scale, version=version, **options)

@@ -436,6 +436,7 @@ def test_walks_on_each_number_of_gpus(session: Session, monkeypatch: pytest.Monk
 
 
 def test_bandwidths(session: Session) -> None:
+    session.chosen = None
     rows = run("dsp-bandwidth", session)["rows"]
     assert [(row["link"], row["gpus"]) for row in rows] == [("host", 0), ("mapped", 2)]
     assert all(0 < row["p10_gbps"] <= row["gbps"] <= row["p90_gbps"] and row["mb"] > 0 for row in rows)
@@ -608,6 +609,7 @@ def test_when_a_run_has_converged() -> None:
 
 def test_a_deadlock_that_ends(session: Session, pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlock, "TIMEOUT_S", 0.7)
+    session.chosen = None
     session.kept(("dsp", "pair"), lambda: pair)
     rows = {row["order"]: row for row in run("dsp-deadlock", session)["rows"]}
     assert (
@@ -686,7 +688,8 @@ def test_nextdoor_over_gpus(session: Session) -> None:
 def test_suites_on_gpus(name: str, gpu_world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "QUICK_S", 0.02)
     monkeypatch.setattr(memory, "QUICK_SHARES", (0.0, 0.5, 1.0))
-    found = Session(True, ["ppi-like@0.2" if name.startswith("nextdoor") else "arxiv-like@0.2"])
+    graph = "ppi-like@0.2" if name.startswith("nextdoor") else "arxiv-like@0.2"
+    found = Session(True, [graph] if SUITES[name].takes_graphs else None)
     found.kept(("dsp", "ranks"), lambda: gpu_world)
     record = runner.run(name, session=found)
     assert record["rows"] and not [row for row in record["rows"] if row.get("error")]

@@ -169,7 +169,27 @@ def test_a_line_is_judged_on_its_comparable_graphs_alone(monkeypatch: pytest.Mon
     record["rows"].append({**record["rows"][0], "graph": "igb-like@0.02", "speedup": 0.5})
     record["graphs"]["igb-like@0.02"] = {"title": "igb-like", "is_synthetic": True}
     (line,) = measured.rows({"fastgl-table8": record})
-    assert line[4] == "0.50 to 2.50 x" and line[6] == REPRODUCED
+    assert line[4] == "0.50 to 2.50 x; judged without †: 2.50 x" and line[6] == REPRODUCED
+
+
+def test_the_values_that_a_verdict_is_on_stand_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GNNLab's table 4: the median of all is below 1, that of the graph which is like the paper's is not."""
+    monkeypatch.setattr(measured, "_is_foreign", lambda record, graph: graph.startswith("papers100M-like"))
+    rows = [
+        {"graph": graph, "model": "gcn", "system": "gnnlab", "gpus": gpus, "origin": "measured", "speedup": x}
+        for graph, times in (("papers100M-like@0.03", (0.6, 0.7, 0.8)), ("products-like", (1.7, 2.0)))
+        for gpus, x in zip((2, 4, 4), times, strict=False)
+    ]
+    (line,) = measured.rows({"gnnlab-table4": record_of("gnnlab-table4", rows)})
+    assert line[4] == "0.60 to 2.00 x, median 0.80; judged without †: 1.70 to 2.00 x"
+    assert line[6] == f"{MISSED}°"
+
+
+def test_what_is_below_one_is_not_shown_as_one() -> None:
+    shown = [measured._short(value) for value in (0.9992, 0.99, 1.0, 1.004)]
+    assert shown == ["0.999", "0.99", "1.00", "1.00"]
+    record = record_of("gnnlab-fig16", [{"graph": "toy", "system": "gnnlab", "speedup": 0.9992}])
+    assert measured.rows({"gnnlab-fig16": record})[0][4:7:2] == ("0.999 x", f"{REVERSED}°")
 
 
 def test_a_case_that_did_not_fit_in_gnnlabs_table4_is_not_judged() -> None:

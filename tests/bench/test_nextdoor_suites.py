@@ -523,7 +523,11 @@ def test_what_takes_long_is_timed_five_times_too(session) -> None:
 
 def made_up_share(study: runs.Study, index: str) -> dict[str, Any]:
     study.measure("transit", index)
-    return {"ms": 4.0, "index_ms": {"auto": 0.0}.get(index, 1.0), "builds": 2}
+    index_ms = {"auto": 0.0}.get(index, 1.0)
+    around = {
+        key: timing.around(timing.spread([ms], "ms")) for key, ms in (("ms", 4.0), ("index_ms", index_ms))
+    }
+    return {"ms": 4.0, "index_ms": index_ms, "builds": 2, "spread": around}
 
 
 def test_figure6_is_the_indexs_part_of_the_whole(session, monkeypatch) -> None:
@@ -540,14 +544,24 @@ def test_figure6_is_the_indexs_part_of_the_whole(session, monkeypatch) -> None:
 def test_table2_takes_the_index_off_each_kernels_time(session, monkeypatch) -> None:
     monkeypatch.setattr(nextdoor, "index_share", made_up_share)
     monkeypatch.setattr(nextdoor, "DRAWS", (1, 2, 4, 64))
-    monkeypatch.setattr(runs, "gpu_ms", lambda ready, passes=1: ready() and timing.spread([3.0], "ms"))
+    times = [0.5, 3.0, 3.5]
+    monkeypatch.setattr(runs, "gpu_ms", lambda ready, passes=1: ready() and timing.spread(times, "ms"))
     record = runner.run("nextdoor-table2", session=session)
     assert [row["draws_per_transit"] for row in record["rows"]] == [1, 64]
     for row in record["rows"]:
         assert row["num_samples"] == row["transits"] * row["draws_per_transit"]
         assert row["kernel_ms"] == dict.fromkeys(nextdoor.KERNELS, 2.0) and row["chosen_over_best"] == 1
         assert row["paper_kernel"] == ("sub-warp" if row["draws_per_transit"] < 32 else "block")
-    assert "grid ms" in report.text(record)
+        call, index = timing.spread(times, "ms"), timing.around(timing.spread([1.0], "ms"))
+        for key in ("chosen_ms", "sample_ms", *(f"ms.{kernel}" for kernel in nextdoor.KERNELS)):
+            assert row["spread"][key] == pytest.approx(timing.around(call)), key
+        for kernel in nextdoor.KERNELS:
+            assert row["spread"][f"index_ms.{kernel}"] == index
+            assert row["spread"][f"kernel_ms.{kernel}"] == pytest.approx(
+                {"p10_ms": 0.0, "p90_ms": call["p90_ms"] - 1, "passes": 3}
+            ), "no time is less than none"
+    text = report.text(record)
+    assert "grid ms" in text and "2.00 (0.00-2.40)" in text and "3.00 (1.00-3.40)" in text
 
 
 def test_transits_can_be_sent_to_one_kernel() -> None:

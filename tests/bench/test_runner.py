@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import json
+import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +17,7 @@ import pytest
 from gnnsample_lab import bench
 from gnnsample_lab.bench import record as records
 from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suites import host, targets_of
 from gnnsample_lab.bench.suites.pgsampler import papers
 from gnnsample_lab.device.runtime import cuda_available
@@ -157,6 +164,12 @@ def test_what_cannot_be_written_is_noticed_before_the_run(
         (["cpu", "--graph", "arxiv-like@big"], "NAME@SCALE"),
         (["cpu", "--graph", "arxiv-like@0"], "must be positive"),
         (["cpu", "--graph", "arxiv-like@nan"], "must be positive"),
+        (["cpu", "--graph", "arxiv-like", "--graph", "ogbl-ddi@0.5"], "the scale must be 1 for 'ogbl-ddi'"),
+        (["cpu", "--graph", "snap:soc-Epinions1@0.5"], "scale must be 1 for 'snap:soc-Epinions1'"),
+        (["dsp-parameters", "--graph", "products-like"], "--graph does not go with dsp-parameters"),
+        (["cpu", "path", "verify", "--graph", "rmat"], "--graph does not go with path, verify"),
+        (["report", "--graph", "products-like"], "--graph goes with suites that are named"),
+        (["--stale", "--graph", "products-like"], "--graph goes with suites that are named"),
         (["all", "--skip", "fig99"], "fig99"),
         (["fig99"], "fig99"),
         (["report", "--out", "no/such/folder"], "no/such/folder"),
@@ -178,6 +191,52 @@ def test_bad_arguments_are_named_before_anything_runs(arguments, word, monkeypat
     with pytest.raises(SystemExit) as ended:
         bench.main(arguments)
     assert ended.value.code == 2 and word in capsys.readouterr().err.splitlines()[-1]
+
+
+def asks_for_graphs(function: Callable[..., Any], seen: set[str]) -> bool:
+    """Whether a function of ``bench``, or one that it names, reads which graphs a session was given."""
+    place = f"{function.__module__}.{function.__qualname__}"
+    if place in seen:
+        return False
+    seen.add(place)
+    module, tree = sys.modules[function.__module__], ast.parse(textwrap.dedent(inspect.getsource(function)))
+    names = dict(vars(module))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = importlib.import_module("." * node.level + (node.module or ""), module.__package__)
+            names |= {each.asname or each.name: getattr(base, each.name, None) for each in node.names}
+    for node in ast.walk(tree):
+        found = names.get(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if (node.value.id, node.attr) in (("session", "chosen"), ("session", "graphs")):
+                return True
+            found = getattr(names.get(node.value.id), node.attr, None)
+        found = inspect.unwrap(found) if inspect.isfunction(found) else found
+        is_code = (inspect.isfunction(found) or inspect.isclass(found)) and found is not Session
+        if is_code and found.__module__.startswith("gnnsample_lab.bench.") and asks_for_graphs(found, seen):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", runner.SUITES)
+def test_a_suite_that_passes_over_the_given_graphs_says_so(name: str) -> None:
+    suite = runner.SUITES[name]
+    assert suite.takes_graphs == asks_for_graphs(inspect.unwrap(suite.function()), set())
+
+
+def test_graphs_are_refused_by_a_suite_that_takes_none() -> None:
+    with pytest.raises(ValueError, match=r"graphs must be left out for 'dsp-parameters'.*got arxiv-like"):
+        bench.run("dsp-parameters", graphs=["arxiv-like"])
+
+
+def test_all_suites_on_a_graph_are_those_that_take_graphs(monkeypatch, capsys) -> None:
+    ran: list[str] = []
+    suites = {name: runner.SUITES[name] for name in ("cpu", "dsp-parameters", "dsp-graphs")}
+    monkeypatch.setattr(runner, "SUITES", suites)
+    monkeypatch.setattr(runner, "_run_and_report", lambda name, *_: ran.append(name) or True)
+    assert bench.main(["all", "--graph", "arxiv-like", "--no-save"]) == 0
+    assert ran == ["cpu", "dsp-graphs"] and "left out, as no graph" in capsys.readouterr().out
+    assert bench.main(["all", "--no-save"]) == 0 and "dsp-parameters" in ran
 
 
 def test_a_reader_that_has_gone_ends_the_whole_command(monkeypatch) -> None:

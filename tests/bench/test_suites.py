@@ -434,7 +434,7 @@ def test_throughput_weighs_draws_by_their_time_and_divides_the_queue_by_them() -
             lines.append(f'"{number}","{kernel}(Plan)","{metric}","-","{value:,}"')
     metrics = {**utilisation.METRICS, throughput.TIME: "us"}
     found = utilisation.launches("\n".join(lines), throughput.KERNELS, metrics)
-    (row,) = throughput.by_setting(found, [2])
+    (row,) = throughput.by_setting(found, [2], passes=1)
     assert row["compute_percent"] == {"block-bsp": pytest.approx(25), PUBLISHED_QUEUE: 20, "persistent": 50}
     assert row["gain"] == {"compute_percent": pytest.approx(2), "memory_percent": pytest.approx(3)}
     assert row["published_gain"] == {
@@ -443,13 +443,45 @@ def test_throughput_weighs_draws_by_their_time_and_divides_the_queue_by_them() -
     }
     assert row["kernel_us"] == {"block-bsp": 4.0, PUBLISHED_QUEUE: 2.5, "persistent": 2.0}
     with pytest.raises(Unavailable, match="4 of 5"):
-        throughput.by_setting(found, [3])
+        throughput.by_setting(found, [3], passes=1)
+    with pytest.raises(Unavailable, match="4 of 8"):
+        throughput.by_setting(found, [2], passes=2)
     for kernel in throughput.KERNELS:  # what ncu is asked for has to be what the strategies launch
         for suffix, said in ((".cu", f" {kernel}("), (".py", f'"{kernel}"')):
             files = [
                 p for room in ("sampling", "minibatch") for p in (PACKAGE_ROOT / room).rglob(f"*{suffix}")
             ]
             assert any(said in path.read_text(encoding="utf-8") for path in files), kernel
+
+
+def test_throughput_has_medians_of_passes_and_their_spread() -> None:
+    from gnnsample_lab.bench.suites.pgsampler import throughput
+
+    def launch(kernel: str, us: float, percent: float) -> dict[str, Any]:
+        return {"kernel": kernel, "us": us * 1e3, "compute_percent": percent, "memory_percent": 2 * percent}
+
+    found = [
+        launch(kernel, us * factor, percent * factor)
+        for factor in (1.0, 2.0, 0.5)
+        for hops in (1, 2)
+        for kernel, us, percent in (
+            *((throughput.DRAWS, 4.0, 10.0),) * hops,
+            (throughput.KERNELS[1], 8.0, 5.0), (throughput.KERNELS[2], 2.0, 20.0),
+        )
+    ]  # fmt: skip
+    one, two = throughput.by_setting(found, [1, 2], passes=3)
+    assert one["kernel_us"] == {"block-bsp": 4.0, PUBLISHED_QUEUE: 8.0, "persistent": 2.0}
+    assert two["kernel_us"]["block-bsp"] == 8.0 and two["gain"] == one["gain"]
+    assert one["gain"] == {"compute_percent": 2.0, "memory_percent": 2.0}
+    for row in (one, two):
+        for field in ("kernel_us", "compute_percent", "memory_percent"):
+            for strategy, value in row[field].items():
+                unit = field.rpartition("_")[2]
+                around = {f"p10_{unit}": 0.6 * value, f"p90_{unit}": 1.8 * value, "passes": 3}
+                assert row["spread"][f"{field}.{strategy}"] == pytest.approx(around)
+    columns = runner.SUITES["pgsampler-throughput"].columns({"rows": [one]})
+    assert columns["block-bsp: compute %"](one) == "10.00 (6.00-18.00)"
+    assert columns["persistent: memory %"](one) == "40.0 (24.0-72.0)"
 
 
 def test_utilisation_says_why_there_is_none(monkeypatch) -> None:
@@ -549,3 +581,4 @@ def test_throughput_is_measured_on_a_gpu() -> None:
             0 < share <= 100 for share in (*row["compute_percent"].values(), *row["memory_percent"].values())
         )
         assert min(row["gain"].values()) > 0 and min(row["kernel_us"].values()) > 1
+        assert row["spread"]["kernel_us.persistent"]["passes"] >= 5

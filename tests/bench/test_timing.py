@@ -40,6 +40,9 @@ def test_a_spread_is_the_median_between_its_tenth_and_ninetieth_percentiles() ->
     row = {"ms": {"a": found["ms"]}, "spread": {"a": timing.around(found)}}
     assert timing.around(found) == {key: found[key] for key in ("p10_ms", "p90_ms", "passes")}
     assert Spread("ms.a")(row) == "2.00 (1.20-2.80)" and Spread("ms.b")(row) is None
+    row = {"ms": {"a": 2.0}, "percent": {"a": 50.0}, "spread": {"ms.a": timing.around(found)}}
+    assert Spread("ms.a")(row) == "2.00 (1.20-2.80)", "by its whole name, where others end as it does"
+    assert Spread("percent.a")(row) == 50.0
     assert timing.spread([7.0], "ms") == {"ms": 7.0, "p10_ms": 7.0, "p90_ms": 7.0, "passes": 1}
     with pytest.raises(ValueError, match="at least one"):
         timing.spread([])

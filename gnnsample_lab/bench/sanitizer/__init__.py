@@ -58,6 +58,6 @@ SUITES = (
             "source": "source", "kernels launched": "launched", "launches": "launches",
             **{tool: tool for tool in TOOLS},
         },
-        targets=targets, notes=notes, shown=shown, last=True, file="sanitizer.json",
+        targets=targets, notes=notes, shown=shown, takes_graphs=False, last=True, file="sanitizer.json",
     ),
 )  # fmt: skip

@@ -86,11 +86,11 @@ _GENERAL = (
             "mechanism": "mechanism", "broken": "broken", "kind": "kind", "array": "array", "lanes": "lanes",
             "counted": "counted", "measured": "measured",
         },
-        targets=_sectors,
+        targets=_sectors, takes_graphs=False,
     ),
     Suite(
         "verify", "suites.recordings.hashes", "every configuration and strategy against the CPU twin; records hashes",
-        last=True, file="sample_hashes.json",
+        takes_graphs=False, last=True, file="sample_hashes.json",
     ),
 )  # fmt: skip
 

@@ -254,6 +254,23 @@ def test_errors_of_the_command_are_one_line(capsys):
     assert "parts must be" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--save"]], ids=str)
+def test_the_command_refuses_a_root_that_cannot_be_written(more, counted, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("not a folder")
+    unwritable = tmp_path / "file" / "root"
+    asked = ["partition", "rmat", "--scale", "0.0005", "--parts", "2", "--method", "streaming", *more]
+    assert cli.main([*asked, "--root", str(unwritable)]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and len(said.err.splitlines()) == 1 and counted == []
+    assert f"root '{unwritable}' cannot be written to" in said.err
+    # A root that others share may be read-only: then there is the user's cache, and without that nothing can be stored.
+    monkeypatch.setenv("LAB_DATA_ROOT", str(unwritable))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert cli.main(asked) == 0 and list((tmp_path / "cache").rglob("owner.npy"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(unwritable))
+    assert cli.main(asked) == 1 and "cannot be written to" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["partition", "part-00000"])
 def test_saving_parts_removes_nothing_of_the_users(graph, tmp_path, name):
     cut = partition(graph, 2, "random", tolerance=3)

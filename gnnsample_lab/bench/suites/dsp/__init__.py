@@ -164,7 +164,7 @@ SUITES = (
             "million reads/s": "megareads",
         },
         paper=_part("table 1", papers.TABLE1, ("link", "gpus"), {"paper GB/s (DGX-1)": "gbps"}),
-        needs_gpu=False, last=True, l2=AS_LEFT,
+        needs_gpu=False, takes_graphs=False, last=True, l2=AS_LEFT,
     ),
     Suite(
         "dsp-threads", "suites.dsp.threads.threads",
@@ -239,13 +239,13 @@ SUITES = (
         "dsp-deadlock", "suites.dsp.deadlock.deadlock",
         "figure 8: collectives in different orders wait for each other; in one order they end; needs no GPU",
         columns={"order": "order", "outcome": "outcome", "who waits": "waits", "s": "seconds"},
-        paper=_part("figure 8"), needs_gpu=False,
+        paper=_part("figure 8"), needs_gpu=False, takes_graphs=False,
     ),
     Suite(
         "dsp-parameters", "suites.dsp.settings.parameters",
         "table 2: parameters of collective sampling, and ours; needs no GPU",
         columns={"DSP": "parameter", "ours": "ours", "type": "type", "note": "note"},
-        paper=_part("table 2", papers.TABLE2, ("parameter",), {"paper": "about"}), needs_gpu=False,
+        paper=_part("table 2", papers.TABLE2, ("parameter",), {"paper": "about"}), needs_gpu=False, takes_graphs=False,
     ),
     Suite(
         "dsp-graphs", "suites.dsp.settings.graphs", "table 3: DSP's graphs beside their twins; needs no GPU",
@@ -288,6 +288,6 @@ SUITES = (
             "picks a batch": "edges",
             "us": "us", "p10": "p10", "p90": "p90", "GB/s": "gbps", "of the copy": "of_copy",
         },
-        targets=targets.features, needs_gpu=False, last=True, l2=AS_LEFT,
+        targets=targets.features, needs_gpu=False, takes_graphs=False, last=True, l2=AS_LEFT,
     ),
 )  # fmt: skip

@@ -70,6 +70,7 @@ SUITES = (
         "fastgl-table3", "suites.fastgl.aggregation.table3", "bandwidth of each memory level, measured",
         columns={"level": "level", "GB/s": "gbps", "capacity": "capacity"},
         paper=_part("table 3", papers.TABLE3, ("level",), {"paper GB/s": "gbps", "paper capacity": "capacity"}),
+        takes_graphs=False,
     ),
     Suite(
         "fastgl-table2", "suites.fastgl.aggregation.table2",
@@ -160,12 +161,11 @@ SUITES = (
     ),
     Suite(
         "fastgl-fig13", "suites.fastgl.training.figure13", "time to sample an epoch by system",
-        columns={
+        columns=as_recorded({
             "system": "system", "whose": _whose, "strategy": "strategy", "pick": "pick", "ID map": "id_map",
-            **SEEDS_A_BATCH,
-            "ms a batch": Spread("sample_ms"),
+            "samplers": "samplers", **SEEDS_A_BATCH, "ms a batch": Spread("sample_ms"),
             "epoch s": "epoch_s", "over dgl": "speedup",
-        },
+        }),
         paper=_part("figure 13"), l2=AS_LEFT,
     ),
     Suite(

@@ -16,7 +16,7 @@ SUITES: tuple[Suite, ...] = (
             "bytes us": "bound_us", "latency us": "latency_us", "host us": "host_us",
             "x over its bytes": "x_over_bound",
         },
-        targets=targets.ready,
+        targets=targets.ready, takes_graphs=False,
     ),
     Suite(
         "step", "suites.path.step.step",

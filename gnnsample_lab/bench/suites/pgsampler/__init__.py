@@ -108,10 +108,10 @@ def _throughput(record: Record) -> Columns:
         "as published, memory x": "published_gain.memory_percent",
     }
     return {
-        **WORK, "block-bsp: compute %": "compute_percent.block-bsp",
-        "persistent: compute %": "compute_percent.persistent", "compute x": "gain.compute_percent",
-        "block-bsp: memory %": "memory_percent.block-bsp", "persistent: memory %": "memory_percent.persistent",
-        "memory x": "gain.memory_percent",
+        **WORK, "block-bsp: compute %": Spread("compute_percent.block-bsp"),
+        "persistent: compute %": Spread("compute_percent.persistent"), "compute x": "gain.compute_percent",
+        "block-bsp: memory %": Spread("memory_percent.block-bsp"),
+        "persistent: memory %": Spread("memory_percent.persistent"), "memory x": "gain.memory_percent",
         **(published if any("published_gain" in row for row in record["rows"]) else {}),
     }  # fmt: skip
 

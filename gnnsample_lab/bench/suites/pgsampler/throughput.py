@@ -2,7 +2,7 @@
 
 ``python -m gnnsample_lab.bench.suites.pgsampler.throughput FILE.npz`` is what ``ncu`` runs: for each setting one
 mini-batch by ``block-bsp``, a draw kernel a hop with DGL's 128 threads, and the same by the queue as published and by
-``persistent``, one kernel each.
+``persistent``, one kernel each; all of them in each of :data:`PASSES`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.bench import timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import PUBLISHED_QUEUE, Unavailable
 from gnnsample_lab.device.arrays import to_host
@@ -32,6 +33,8 @@ SETTINGS: tuple[tuple[int, tuple[int, ...]], ...] = tuple(
     (batch, (fanout,) * hops) for hops in (3, 2) for batch, fanout in ((2048, 10), (10240, 10), (10240, 20))
 )
 """The corners of figure 8's settings."""
+PASSES = 5
+"""Passes under the profiler, after one that warms up."""
 
 
 def throughput(session: Session) -> dict[str, Any]:
@@ -65,26 +68,35 @@ def throughput(session: Session) -> dict[str, Any]:
         "settings": {
             "pick": PICK, "threads": "128 a block for the draws of block-bsp, as DGL's kernel; defaults for the queues",
             "compute_percent, memory_percent": "throughput of multiprocessors and memory, share of the peak, by ncu; "
-            "of several draws the mean weighted by time",
+            f"of several draws the mean weighted by time; medians of {PASSES} passes, as kernel_us is",
             "gain, published_gain": "of persistent, ours, and of the queue as published over block-bsp",
         },
         "verification": verification, "graphs": session.facts(names), "rows": rows,
     }  # fmt: skip
 
 
-def by_setting(found: Sequence[dict[str, Any]], hops: Sequence[int]) -> list[dict[str, Any]]:
-    """For each setting the shares of the peak of all three, and the queues' gains; launches come in the child's order.
+def by_setting(
+    found: Sequence[dict[str, Any]], hops: Sequence[int], passes: int = PASSES
+) -> list[dict[str, Any]]:
+    """For each setting the shares of the peak of all three, their ``spread``, and the queues' gains, of the medians.
 
     Args:
-        found: a launch each, with ``kernel``, ``us`` (here in ncu's nanoseconds) and the shares.
+        found: a launch each, in the child's order, with ``kernel``, ``us`` (here in ncu's nanoseconds) and the shares.
         hops: of each setting: as many draws, then one kernel of each queue.
+        passes: in which there is all of this.
 
     Raises:
         Unavailable: launches are missing.
     """
     wanted = [kernel for count in hops for kernel in (*(DRAWS,) * count, *QUEUES.values())]
-    if [launch["kernel"] for launch in found] != wanted:
-        raise Unavailable(f"ncu saw other launches than were made: {len(found)} of {len(wanted)}")
+    if [launch["kernel"] for launch in found] != wanted * passes:
+        raise Unavailable(f"ncu saw other launches than were made: {len(found)} of {len(wanted) * passes}")
+    each = [_of_pass(found[i * len(wanted) :], hops) for i in range(passes)]
+    return [_medians(of_setting) for of_setting in zip(*each, strict=True)]
+
+
+def _of_pass(found: Sequence[dict[str, Any]], hops: Sequence[int]) -> list[dict[str, Any]]:
+    """Of the pass that ``found`` begins with, for each setting the time and the shares of all three."""
     rows, at = [], 0
     for count in hops:
         queues = found[at + count : at + count + len(QUEUES)]
@@ -100,16 +112,28 @@ def by_setting(found: Sequence[dict[str, Any]], hops: Sequence[int]) -> list[dic
                 row[share][strategy] = float(
                     np.average([launch[share] for launch in launched], weights=times)
                 )
-        row["gain"], row["published_gain"] = (
-            {share: row[share][queue] / row[share]["block-bsp"] for share in METRICS.values()}
-            for queue in ("persistent", PUBLISHED_QUEUE)
-        )
         rows.append(row)
     return rows
 
 
+def _medians(of_passes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One setting's row: of all its passes."""
+    row: dict[str, Any] = {field: {} for field in of_passes[0]} | {"spread": {}}
+    for field, strategies in of_passes[0].items():
+        unit = field.rpartition("_")[2]
+        for strategy in strategies:
+            found = timing.spread([one[field][strategy] for one in of_passes], unit)
+            row[field][strategy] = found[unit]
+            row["spread"][f"{field}.{strategy}"] = timing.around(found)
+    row["gain"], row["published_gain"] = (
+        {share: row[share][queue] / row[share]["block-bsp"] for share in METRICS.values()}
+        for queue in ("persistent", PUBLISHED_QUEUE)
+    )
+    return row
+
+
 def main(path: str) -> None:
-    """Every setting once by each strategy to warm up, then once under the profiler."""
+    """Every setting once by each strategy to warm up, then :data:`PASSES` times under the profiler."""
     import cupy
 
     from gnnsample_lab.graph.graph import Graph
@@ -134,9 +158,9 @@ def main(path: str) -> None:
             )
             three.append(sampler)
         samplers.append(three)
-    for under_profiler in (False, True):
+    for number in range(1 + PASSES):
         cupy.cuda.runtime.deviceSynchronize()
-        if under_profiler:
+        if number == 1:
             cupy.cuda.runtime.profilerStart()
         for three, some in zip(samplers, seeds, strict=True):
             for sampler in three:
