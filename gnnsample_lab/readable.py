@@ -26,11 +26,11 @@ def times(ratio: float) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Bytes in the decimal unit that suits them: "936 bytes", "2.79 MB"."""
+    """Bytes in the decimal unit that suits them: "1 byte", "936 bytes", "2.79 MB"."""
     for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if abs(num_bytes) >= length:
             return f"{number(num_bytes / length)} {unit}"
-    return f"{number(num_bytes)} bytes"
+    return f"{number(num_bytes)} {noun(num_bytes, 'byte')}"
 
 
 def time(microseconds: float) -> str:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from gnnsample_lab.device import pools, runtime, streams
 from gnnsample_lab.device.arrays import is_cuda_array
 from gnnsample_lab.device.capturing import wait_for_device
+from gnnsample_lab.readable import size
 
 
 class Held(NamedTuple):
@@ -43,9 +44,7 @@ class Held(NamedTuple):
 
     def __str__(self) -> str:
         names = ("CuPy's pool", "PyTorch's allocator", "memory of peers")
-        return ", ".join(
-            f"{name} {size / 1e9:.3g} GB" for name, size in zip(names, self, strict=True) if size
-        )
+        return ", ".join(f"{name} {size(part)}" for name, part in zip(names, self, strict=True) if part)
 
 
 NOTHING = Held()

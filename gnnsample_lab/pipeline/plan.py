@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import streams
-from gnnsample_lab.device.arrays import equal_bounds, merge_duplicates
+from gnnsample_lab.device.arrays import equal_bounds, merge_duplicates, to_host
 from gnnsample_lab.minibatch.epoch import starts
 from gnnsample_lab.minibatch.seeds import Unchanged
 
@@ -186,6 +186,6 @@ def copies_of(sampler: Any, count: int) -> list[Any]:
     ]  # fmt: skip
 
 
-def labelled(label: Any, seeds: Any) -> int:
+def labelled(label: np.ndarray, seeds: Any) -> int:
     """How many of the seeds a loss counts: those with a label, all of them for multi-label data."""
-    return len(seeds) if label.ndim == 2 else int(np.count_nonzero(np.asarray(label[seeds]) >= 0))
+    return len(seeds) if label.ndim == 2 else int(np.count_nonzero(label[to_host(seeds)] >= 0))

@@ -7,6 +7,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from gnnsample_lab.checks import choice, flag, is_cuda_array, real, whole
 from gnnsample_lab.compute.fused.sampler import counted_edges
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.device.pools import GivenBack
 from gnnsample_lab.graph.errors import CorruptDataError
@@ -30,7 +32,7 @@ from .factored.slots import OwnSlots
 from .features import CachedSource, FusedSource, MatchedSource, sources_of, summed_picks, totals
 from .memory import NOTHING, Held, held
 from .parked import Parking
-from .plan import EpochPlan, NoBatch, copies_of, equal_slice
+from .plan import EpochPlan, NoBatch, copies_of, equal_slice, labelled
 from .records import EpochRecord
 from .step import Step
 
@@ -405,6 +407,20 @@ class Trainer:
         """Mini-batches of each update so far, one where :attr:`update_sizes` does not say; empty where all are one."""
         alone = len(self.batch_ids) - sum(self.update_sizes)
         return [*self.update_sizes, *([1] * alone)] if self.update_sizes else []
+
+    def without_labels(self) -> int:
+        """How many mini-batches of this run had no seed with a label, whose loss is nan.
+
+        Asked for after the run, so that no step waits: the host looks at the labels of those whose loss is nan, which
+        may have other reasons.
+        """
+        steps = zip(self.batch_ids[self.resumed :], self.losses[self.resumed :], strict=True)
+        ids = sorted(batch_id for batch_id, loss in steps if math.isnan(loss))
+        label, of_epoch, count = to_host(self.graph.label), -(-len(self.seeds) // self.batch_size), 0
+        for number, some in groupby(ids, lambda batch_id: batch_id // of_epoch):
+            epoch = self.sampler.epoch(self.seeds, self.batch_size, epoch=number)
+            count += sum(not labelled(label, epoch.batch_seeds(i - epoch.first_batch_id)) for i in some)
+        return count
 
     def save(self) -> None:
         """Write the checkpoint, if one is asked for; of several ranks the first one does."""

@@ -19,6 +19,7 @@ from gnnsample_lab.pipeline.memory import (
     rounding,
     take_workspaces,
 )
+from gnnsample_lab.readable import size
 
 _WITHOUT_MODEL = 64 << 20
 """What PyTorch's allocator gets on a GPU that samples alone."""
@@ -28,8 +29,10 @@ _GAPS = 40 << 20
 
 
 def bytes_of(budget_gb: float | None) -> int | None:
-    """``budget_gb`` in bytes; None where there is none."""
-    return None if budget_gb is None else int(real("budget_gb", budget_gb, None, 1e9, above=0) * 1e9)
+    """``budget_gb`` in bytes, one at least; None where there is none."""
+    if budget_gb is None:
+        return None
+    return max(1, int(real("budget_gb", budget_gb, None, 1e9, above=0) * 1e9))
 
 
 def cache_bytes(cache_gb: float | None, ratio: float | None, capacity_bytes: int | None) -> int | None:
@@ -63,9 +66,7 @@ def label(origin: str, budget_gb: float | None, cache_gb: float | None) -> str:
 def within_budget(what: str, num_bytes: int, budget_bytes: int) -> None:
     """Raises MemoryError, naming ``what``, where it takes more than the budget."""
     if num_bytes > budget_bytes:
-        raise MemoryError(
-            f"budget_gb={budget_bytes / 1e9:g} is less than {what}: {num_bytes / 1e9:.3g} GB (10^9 bytes)"
-        )
+        raise MemoryError(f"{_budget(budget_bytes)} is less than {what}: {size(num_bytes)}")
 
 
 def peak_within_budget(peak_bytes: int, parts: Held, topology: int, cache: int, budget_bytes: int) -> None:
@@ -75,7 +76,7 @@ def peak_within_budget(peak_bytes: int, parts: Held, topology: int, cache: int, 
         peak_bytes: the most that was held.
         parts: by who holds it. topology, cache: in them, bytes of the graph and of the cache.
     """
-    of_graph = f"topology {topology / 1e9:.3g} GB, cache {cache / 1e9:.3g} GB, in all: {parts}"
+    of_graph = f"topology {size(topology)}, cache {size(cache)}, in all: {parts}"
     within_budget(f"the peak of graph, cache and pools ({of_graph})", peak_bytes, budget_bytes)
 
 
@@ -157,10 +158,10 @@ def kept_to(
             yield given_back
     except torch.OutOfMemoryError as error:
         what = f"model, activations and gradients need beside graph and cache ({before})"
-        raise MemoryError(f"{_less(budget_bytes)} {what}: {error}") from error
+        raise MemoryError(f"{_budget(budget_bytes)} is less than what {what}: {error}") from error
     except OutOfMemoryError as error:
         what = f"samples and what is made of them need beside graph and cache ({before})"
-        raise MemoryError(f"{_less(budget_bytes)} {what}: {error}") from error
+        raise MemoryError(f"{_budget(budget_bytes)} is less than what {what}: {error}") from error
     finally:
         given_back.times += _torch_retries() - retried
 
@@ -189,5 +190,5 @@ def _torch_retries() -> int:
     return int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
 
 
-def _less(budget_bytes: int) -> str:
-    return f"budget_gb={budget_bytes / 1e9:g} is less than what"
+def _budget(budget_bytes: int) -> str:
+    return f"budget_gb={budget_bytes / 1e9:g} ({size(budget_bytes)})"

@@ -45,7 +45,7 @@ from .features import (
 )
 from .parts import ranked
 from .ranks import Part, check_peak, kernels_into, memory_of, open_shared
-from .resuming import settings_of_run, statistics_note
+from .resuming import labels_note, settings_of_run, statistics_note
 from .table import System, find
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def train_factored(
     }  # fmt: skip
     return {
         "records": records, "setup_us": setup_us, "ratio": ratio, "settings": settings,
-        "notes": notes, "events": member.notes, "draws": trainer.draws,
+        "notes": (*notes, *labels_note(trainer)), "events": member.notes, "draws": trainer.draws,
         "losses": trainer.losses if first else [], "batch_ids": trainer.batch_ids if first else [],
         "accuracy": accuracy, "resumed": trainer.resumed, "is_first": first,
         "update_sizes": trainer.sizes_of_updates() if first else [],

@@ -93,6 +93,12 @@ def statistics_note(model: Any, rank: Any) -> list[str]:
     ]
 
 
+def labels_note(trainer: Any) -> tuple[str, ...]:
+    """A note where mini-batches of a run that is over had no labelled seed."""
+    count, steps = trainer.without_labels(), len(trainer.losses) - trainer.resumed
+    return (f"{count} of {steps} mini-batches had no labelled seed, and no loss (nan)",) if count else ()
+
+
 def dropout_note(parts: Sequence[Mapping[str, Any]]) -> list[str]:
     """A note where the model draws, as dropout does: a rank draws for its own rows, of generators of its own.
 

@@ -8,7 +8,7 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,14 @@ from gnnsample_lab.checks import (
 from gnnsample_lab.checks import path as checked_path
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.compute.aggregation.ladder import kernel_name
-from gnnsample_lab.compute.models import MODELS
+from gnnsample_lab.compute.models import MODELS, make_model
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.distributed.features.ranking import DEGREES
 from gnnsample_lab.distributed.ranks.alone import Alone
 from gnnsample_lab.distributed.ranks.rank import Rank
 from gnnsample_lab.distributed.ranks.run import DEVICES, MAX_RANKS, Ranks
+from gnnsample_lab.distributed.sampling.methods import METHODS
 from gnnsample_lab.features.ranking.hotness import POLICIES
 from gnnsample_lab.features.reuse.reorder import MAX_EXACT
 from gnnsample_lab.files import scratch_folder
@@ -69,7 +70,7 @@ from .parts import (
     saved_parts,
     spills,
 )
-from .resuming import dropout_note, settings_of_run, statistics_note
+from .resuming import dropout_note, labels_note, settings_of_run, statistics_note
 from .table import System, find
 from .trees import TreeSampler
 
@@ -478,6 +479,9 @@ def train(
         "merged": merged, **options,
     }  # fmt: skip
     chosen, parts = with_policy(find(system), policy), checked_parts(parts)
+    _check_options(model, options)
+    if chosen.topology != "device":
+        choice("method", chosen.method, METHODS)
     checked_spill(chosen, topology_bytes)
     if chosen.has_parts and executor == "factored":
         raise ValueError(
@@ -628,7 +632,7 @@ def run_epochs(
                     accuracy.append(trainer.evaluate(job["split"]))
     if not records:
         raise ValueError(f"epochs must be more than the checkpoint has trained (got {job['epochs']})")
-    return ready, records, accuracy
+    return replace(ready, notes=(*ready.notes, *labels_note(trainer))), records, accuracy
 
 
 def _order_of(ready: Prepared) -> dict[str, Any]:
@@ -795,6 +799,27 @@ def _model_options(given: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in named}
 
 
+def _check_options(model: Any, options: dict[str, Any]) -> None:
+    """Name what is no option, before anything is made; those of a module are :func:`built_model`'s to name.
+
+    Raises:
+        TypeError: a field of a system, or neither ``pick`` nor an argument of ``lab.make_model`` that is left to give.
+    """
+    given = {"name", "num_features", "hidden", "num_classes", "num_layers"}
+    known = ["pick", *(name for name in inspect.signature(make_model).parameters if name not in given)]
+    of_systems = {field.name for field in fields(System)} - given
+    for name in (name for name in options if name not in known):
+        got = f"(got {name}={shown(options[name])})"
+        if name in of_systems:
+            among = f", one of {', '.join(map(repr, METHODS))}" if name == "method" else ""
+            raise TypeError(
+                f"{name} is a field of a system, not an argument: give system=dataclasses.replace(system, {name}=...)"
+                f"{among} {got}"
+            )
+        if isinstance(model, str):
+            raise TypeError(f"options must be among {', '.join(map(repr, known))} {got}")
+
+
 def _name(model: Any) -> str:
     return model if isinstance(model, str) else type(model).__name__
 
@@ -804,8 +829,6 @@ def built_model(
 ) -> Any:
     """The model of that name, or ``model`` itself."""
     if isinstance(model, str):
-        from gnnsample_lab.compute.models import make_model
-
         return make_model(
             model, graph.num_features, hidden, graph.num_classes, num_layers=num_layers, kernel=kernel or "auto",
             **options,

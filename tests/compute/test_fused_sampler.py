@@ -174,6 +174,19 @@ def test_a_layer_that_needs_every_row_says_so(graph: Any) -> None:
             lab.make_model(model, 12, 16, 5, num_layers=2)(fused.blocks, fused.x)
 
 
+def test_attention_on_sums_is_refused_by_name_and_says_what_to_use(graph: Any) -> None:
+    graph = replace(graph, splits={"train": np.unique(SEEDS)})
+    sampler = FusedSampler(graph, (3, 2), device="cpu")
+    gat = lab.make_model("gat", 12, 16, 5, num_layers=2)
+    step = lab.captured_step(gat, torch.optim.Adam(gat.parameters()), sampler)
+    said = r"attention \('gat'\).* a FusedSampler has summed .*use a NeighborSampler.* \(got SummedBlock"
+    with pytest.raises(TypeError, match=said):
+        step(sampler.sample(SEEDS))
+    for model in ("gat", gat):
+        with pytest.raises(TypeError, match=said):
+            lab.train(graph, model, sampler=sampler, device="cpu", progress=False)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("ratio", [0.0, 0.3])
 def test_rows_that_are_not_cached_come_from_the_host(graph: Any, ratio: float) -> None:

@@ -13,7 +13,16 @@ from gnnsample_lab.compute.inference.infer import Inference
 from gnnsample_lab.compute.inference.messages import columns_of
 from gnnsample_lab.compute.inference.sums import Scale, Sums, Topology, per_head, whole
 from gnnsample_lab.compute.models import models
-from tests.compute.test_infer import BUDGETS, CLASSES, N, assert_close, awkward_graph, made, oracle
+from tests.compute.test_infer import (
+    BUDGETS,
+    CLASSES,
+    N,
+    assert_close,
+    awkward_graph,
+    made,
+    oracle,
+    with_large_weights,
+)
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -38,6 +47,16 @@ def test_small_graphs_and_small_budgets(name, weighted):
             ranges |= {layer.ranges for layer in run.layers}
     assert max(ranges) > 2
     assert next(model.parameters()).device.type == "cpu", "the model was moved, not copied"
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_weights_whose_sums_are_no_floats(on_gpu):
+    graph, model = awkward_graph(), made("pinsage")
+    large = with_large_weights(graph)
+    given = large.to("cuda", features=False) if on_gpu else large
+    for budget in BUDGETS[:2]:
+        found = lab.infer(model, given, device="cuda", budget_gb=budget)
+        assert_close(found.cpu(), oracle(model, graph))
 
 
 def middle_graph(features: int = 96) -> Any:

@@ -139,6 +139,25 @@ def test_the_scale_of_weights_does_not_count(budget):
     assert_close(found, lab.infer(model, graph, device="cpu", budget_gb=budget))
 
 
+def with_large_weights(graph: Any) -> Any:
+    """Every second vertex has weights near a float32's end, others such that would be nothing on the same scale."""
+    _, dst = graph.edges()
+    scale = np.where(dst % 2, np.float32(2.0**125), np.float32(2.0**-60))
+    return dataclasses.replace(graph, edge_weight=graph.edge_weight * scale)
+
+
+@pytest.mark.parametrize(("budget", "is_called"), [(None, False), (1e-4, False), (None, True)])
+def test_weights_whose_sums_are_no_floats(budget, is_called):
+    graph, model = awkward_graph(), made("pinsage")
+    scaled = with_large_weights(graph)
+    with np.errstate(over="ignore"):
+        assert np.isinf(np.add.reduceat(scaled.edge_weight, [graph.indptr[7]])), "a sum is to be no float"
+    if is_called:
+        model.layers[0].register_forward_hook(lambda *_: None)
+    found = lab.infer(model, scaled, device="cpu", budget_gb=budget)
+    assert_close(found, oracle(model, graph))
+
+
 @pytest.mark.parametrize(("hidden", "classes", "features"), [(15, 5, 7), (52, 47, 12), (4, 3, 30)])
 @pytest.mark.parametrize("name", sorted(models()))
 def test_padded_columns(name, hidden, classes, features, monkeypatch):
@@ -332,6 +351,14 @@ def test_models_of_a_users_own_layers():
         assert_close(lab.infer(model, graph, device="cpu", budget_gb=budget), wanted)
     with pytest.raises(MemoryError, match="layer 0 has no message, root, update"):
         lab.infer(model, graph, device="cpu", budget_gb=1e-5)
+
+
+@pytest.mark.parametrize(("name", "free"), [("gcn", r"0\.001 bytes"), ("gat", "0 bytes")])
+def test_a_budget_that_is_tiny_is_said_as_it_was_given(name, free):
+    """Scores of the next layer take all of it."""
+    said = rf"{free} are free within budget_gb=1e-12 \(0\.001 bytes\) for it, and it needs about [\d.]+ kB \("
+    with pytest.raises(MemoryError, match=said):
+        lab.infer(made(name), awkward_graph(), device="cpu", budget_gb=1e-12)
 
 
 class Scaled(SAGEConv):

@@ -33,7 +33,8 @@ def test_a_ratio_has_two_digits(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0, "0 bytes"), (936, "936 bytes"), (2_790_000, "2.79 MB"), (4321, "4.32 kB")]
+    ("value", "text"),
+    [(0, "0 bytes"), (1, "1 byte"), (936, "936 bytes"), (2_790_000, "2.79 MB"), (4321, "4.32 kB")],
 )
 def test_no_size_is_rounded_to_nothing(value: float, text: str) -> None:
     assert readable.size(value) == text

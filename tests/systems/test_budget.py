@@ -78,6 +78,16 @@ def test_a_cache_beyond_the_budget_is_named(graph):
         lab.train(graph, budget_gb=(topology + rows - 40) / 1e9, **fits, **QUICK)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(1e-12, r"1e-09 \(1 byte\)"), (5e-324, r"1e-09 \(1 byte\)"), (1e-6, r"1e-06 \(1 kB\)")],
+)
+def test_a_budget_that_is_tiny_is_not_printed_as_none(graph, given, said):
+    need = r"the topology: 43\.2 kB$"
+    with pytest.raises(MemoryError, match=rf"^budget_gb={said} is less than {need}"):
+        lab.train(graph, system="gnnlab", budget_gb=given, **QUICK)
+
+
 def test_what_others_hold_does_not_count():
     assert Held(5, 7, 2).less(Held(3, 9)) == Held(2, 0, 2)  # others gave some back meanwhile
     assert Held(5, 7, 2).total == 14
@@ -127,7 +137,7 @@ def test_a_peak_beyond_the_budget_names_its_parts():
     with pytest.raises(MemoryError) as error:
         budget.peak_within_budget(10**9 + 1, Held(6 * 10**8, 4 * 10**8), 2 * 10**8, 3 * 10**8, 10**9)
     words = str(error.value)
-    for part in ("topology 0.2 GB", "cache 0.3 GB", "CuPy's pool 0.6 GB", "PyTorch's allocator 0.4 GB"):
+    for part in ("topology 200 MB", "cache 300 MB", "CuPy's pool 600 MB", "PyTorch's allocator 400 MB"):
         assert part in words
     assert "peers" not in words  # nothing there
 

@@ -549,8 +549,19 @@ def test_what_a_run_has_no_use_for_is_noted(graph, pair):
         assert all(any(word in note for note in found) for word in words), (given, found)
     plain = notes(system="dgl", executor="overlapped", ranks=pair)
     assert not any("not used" in note or "budget" in note or "captured" in note for note in plain)
-    with pytest.raises(RankError, match="budget_gb=1e-06 is less than the topology"):
+    with pytest.raises(RankError, match=r"budget_gb=1e-06 \(1 kB\) is less than the topology"):
         lab.train(graph, system="dgl", executor="factored", samplers=1, ranks=pair, budget_gb=1e-6, **options)
+
+
+@pytest.mark.parametrize("options", [{"system": "dsp"}, {"executor": "factored"}])
+def test_mini_batches_without_a_labelled_seed_are_counted_once(graph, pair, options):
+    last = np.isin(np.arange(graph.num_nodes), graph.splits["train"][:-1])
+    some = replace(graph, label=np.where(last, -1, graph.label))
+    found = lab.train(some, ranks=pair, **options, **{**QUICK, "epochs": 1, "evaluate": False})
+    steps = len(found.losses)
+    assert [note for note in found.notes if "labelled" in note] == [
+        f"{steps - 1} of {steps} mini-batches had no labelled seed, and no loss (nan)"
+    ]
 
 
 def test_evaluation_draws_other_trees_than_training(graph):

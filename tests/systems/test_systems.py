@@ -311,8 +311,8 @@ def test_what_a_graph_must_have(graph):
     ):
         lab.train(part(feat=graph.feat, label=nobody, splits=graph.splits), **QUICK)
     nobody[graph.splits["train"][-1]] = 2
-    losses = lab.train(part(feat=graph.feat, label=nobody, splits=graph.splits), **QUICK).losses
-    assert sum(map(math.isfinite, losses)) == 1, "one label is enough"
+    one = part(feat=graph.feat, label=nobody, splits=graph.splits)
+    assert sum(map(math.isfinite, lab.train(one, **QUICK).losses)) == 1, "one label is enough"
     with pytest.raises(ValueError, match=r"evaluate must name a split with vertices \(got 'dev'\)"):
         lab.train(graph, evaluate="dev", **QUICK)
     hidden = np.where(np.isin(np.arange(600), graph.splits["valid"]), -1, graph.label)
@@ -325,6 +325,51 @@ def test_what_a_graph_must_have(graph):
         lab.train(graph, system="dgk", **QUICK)
     with pytest.raises(ValueError, match="dropot"):
         lab.train(graph, torch.nn.Linear(1, 1), dropot=1, **QUICK)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_options_that_are_none_are_named_before_anything_is_made(graph, monkeypatch, ranks):
+    def nothing(*_: Any, **__: Any) -> None:
+        pytest.fail("something was made")
+
+    for name in ("prepare", "saved_parts", "_train_on_ranks"):
+        monkeypatch.setattr(train_module, name, nothing)
+    options = {**QUICK, "ranks": ranks}
+    methods = ", ".join(map(repr, lab.distributed.methods()))
+    for model in ("gcn", torch.nn.Linear(1, 1)):
+        with pytest.raises(
+            TypeError, match=rf"method is a field of a system.*one of {methods} \(got method='no'\)"
+        ):
+            lab.train(graph, model, "dsp", method="no", **options)
+    with pytest.raises(ValueError, match=rf"method must be one of {methods} \(got 'no'\)"):
+        lab.train(graph, system=replace(find("dsp"), method="no"), **options)
+    with pytest.raises(TypeError, match=r"trees is a field of a system.*\(got trees=True"):
+        lab.train(graph, trees=True, **options)
+    for name in ("dropot", "name", "num_classes", "rank"):
+        with pytest.raises(TypeError, match=rf"options must be among 'pick', 'heads', .*\(got {name}=3"):
+            lab.train(graph, **{name: 3}, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"system": "dsp"}, {"executor": "factored"}, {"system": "pyg-cpu"}])
+def test_mini_batches_without_a_labelled_seed_are_counted(graph, tmp_path, options):
+    def notes(given: Any, **more: Any) -> list[str]:
+        found = lab.train(given, **options, **QUICK, **more)
+        return [note for note in found.notes if "labelled" in note]
+
+    train = graph.splits["train"]
+    some = replace(graph, label=np.where(np.isin(np.arange(600), train[:-1]), -1, graph.label))
+    saved = {"checkpoint": tmp_path / "run", "epochs": 2}
+    assert notes(some, **saved) == ["8 of 10 mini-batches had no labelled seed, and no loss (nan)"]
+    assert notes(some, resume=tmp_path / "run", epochs=3) == [
+        "4 of 5 mini-batches had no labelled seed, and no loss (nan)"
+    ]
+    assert not notes(graph)
+
+
+def test_a_loss_of_labelled_seeds_that_is_nan_is_not_counted(graph):
+    broken = replace(graph, feat=np.full_like(graph.feat, np.finfo(np.float32).max))
+    found = lab.train(broken, **QUICK)
+    assert any(map(math.isnan, found.losses)) and not any("labelled" in note for note in found.notes)
 
 
 def test_logits_of_another_shape_are_named(graph, multi_label_graph):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array, shown
+from gnnsample_lab.compute.fused.block import SummedBlock
 from gnnsample_lab.device import kernels
 from gnnsample_lab.device.arrays import dense
 from gnnsample_lab.device.streams import torch_stream
@@ -129,16 +130,21 @@ def csr_of(block: Any) -> Csr:
     """The forward edges of a :class:`~gnnsample_lab.Block` or ``TorchBlock``, made once per block.
 
     Raises:
-        TypeError: not a block.
+        TypeError: not a block, or one without edges, of a :class:`~gnnsample_lab.FusedSampler`.
     """
     kept = getattr(block, "kept", {})
     if "csr" in kept:
         return kept["csr"]
+    if isinstance(block, SummedBlock):
+        raise TypeError(
+            "block must have edges for a layer that needs its neighbours one by one, as attention ('gat') and visits "
+            "('pinsage') do: a FusedSampler has summed those of the first layer already; use a NeighborSampler in its "
+            f"place, or a PinSAGESampler for 'pinsage' (got {block!r})"
+        )
     parts = [getattr(block, name, None) for name in ("src", "indptr", "indices")]
     if isinstance(block, type) or not all(len(getattr(part, "shape", ())) == 1 for part in parts):
         raise TypeError(
-            "block must be a Block or TorchBlock, its src, indptr and indices vectors; of a SummedBlock the edges are "
-            f"summed already (got {shown(block)})"
+            f"block must be a Block or TorchBlock, its src, indptr and indices vectors (got {shown(block)})"
         )
     kept["csr"] = csr = Csr(
         block.indptr, block.indices, int(block.indptr.shape[0]) - 1, int(block.src.shape[0]),

@@ -24,6 +24,7 @@ from gnnsample_lab.features.caching.sizing import free_host_bytes
 from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.minibatch.types import Block
+from gnnsample_lab.readable import size
 
 from .messages import Columns, columns_of, messages
 from .plan import Plan, Widths, plan
@@ -36,6 +37,8 @@ _topologies: weakref.WeakKeyDictionary[Graph, dict[str, Topology]] = weakref.Wea
 """Views of graphs that lie on the device of their inferences, and what is made of them once."""
 _SMALL_INDPTR, _SMALL_INDICES, _SMALL_WEIGHT = [0, 1, 1, 3], [1, 0, 1], [0.5, 2.0, 1.0]
 """A graph of three vertices on which layers are tried: one without edges, and one with two."""
+_MOST_WEIGHT = 2.0**32
+"""Of an edge in sums: more than visits that a float32 counts, and far from its end."""
 _known_widths: weakref.WeakKeyDictionary[Any, dict[Any, Widths]] = weakref.WeakKeyDictionary()
 """Of layers, by what they depend on."""
 
@@ -151,6 +154,9 @@ class Inference:
         self.model, self.graph = check_model(model), check_graph(graph)
         self.progress, self.timed, self.stream = flag("progress", progress), timed, stream
         budget = None if budget_gb is None else real("budget_gb", budget_gb, above=0) * 1e9
+        self.where = "on the device"
+        if budget is not None:
+            self.where = f"within budget_gb={budget / 1e9:g} ({size(budget)})"
         self.device = runtime.resolve_device(device)
         if self.graph.num_nodes >= 2**31 - 1:
             raise ValueError(
@@ -189,8 +195,7 @@ class Inference:
         if moves:
             if need > free:
                 raise MemoryError(
-                    f"the topology of graph {graph.name!r} needs {need / 1e9:.3g} GB on the device "
-                    f"(free, or allowed by budget_gb: {free / 1e9:.3g} GB)"
+                    f"the topology of graph {graph.name!r} needs {size(need)}, and {size(free)} are free {self.where}"
                 )
             free -= need
         self.free = free
@@ -203,6 +208,8 @@ class Inference:
         if self.device not in kept:
             kept[self.device] = Topology(there(graph.indptr), there(graph.indices))
         weight = there(graph.edge_weight).to(dtype) if weighted else None
+        if weighted and all(_averages(layer) for layer in self.steps if _is_weighted(layer)):
+            weight = within_range(weight, kept[self.device].indptr)
         self.topology = replace(kept[self.device], weight=weight)
         self.rows = Rows(self._in_place(self.table, dtype), self.device)
         self._features = self.rows.table
@@ -346,7 +353,7 @@ class Inference:
                 chosen = plan(n, rows, free - self._side_bytes(rows), there, what, stream)
                 if chosen.resident:
                     return rows, chosen
-        return widths, plan(n, widths, free - self._side_bytes(widths), there, what, stream)
+        return widths, plan(n, widths, free - self._side_bytes(widths), there, what, stream, self.where)
 
     def _side_bytes(self, widths: Widths) -> int:
         """Of the sums of long rows' pieces and of what finds the vertices' turns, on a GPU."""
@@ -677,14 +684,13 @@ class Inference:
 
     # ---- layers without steps -------------------------------------------------------------------------------------
 
-    def block(self) -> Block:
-        """The whole graph as one block on the device."""
+    def block(self, weight: Any = None) -> Block:
+        """The whole graph as one block on the device; ``weight``: in place of the graph's weights, or None."""
         import torch
 
         ids = torch.arange(self.graph.num_nodes, dtype=torch.int32, device=self.device)
-        weight = self.graph.edge_weight
-        if weight is not None:
-            weight = tensor(weight).to(self.device)
+        if weight is None and self.graph.edge_weight is not None:
+            weight = tensor(self.graph.edge_weight).to(self.device)
         return Block(ids, ids, self.topology.indptr, self.topology.indices, None, weight)
 
     def _widths_of_call(self, layer: Any, width: int, itemsize: int) -> Widths:
@@ -709,7 +715,7 @@ class Inference:
         if need > free:
             raise MemoryError(
                 f"{what} has no {', '.join(_STEPS)}, so all its rows must fit the device: they need "
-                f"{need / 1e9:.3g} GB ({max(0, free) / 1e9:.3g} GB are free for them)"
+                f"{size(need)} ({size(max(0, free))} are free {self.where} for them)"
             )
         chunk = min(64 << 20, free - need) // (8 * widths.read * widths.itemsize)
         return Plan(True, True, n, n, max(1, int(chunk)))
@@ -717,7 +723,8 @@ class Inference:
     def _call(self, layer: Any, chosen: Plan, write: Any) -> None:
         x = self._load(chosen)
         # A layer of a user's own may write to what it reads, or hand it on to what does; features are the caller's.
-        write(0, layer(self.block(), x.clone() if x is self._features else x))
+        block = self.block(self.topology.weight if _averages(layer) else None)
+        write(0, layer(block, x.clone() if x is self._features else x))
 
     # ---- the result -----------------------------------------------------------------------------------------------
 
@@ -970,6 +977,26 @@ def _attends_rows(layer: Any) -> bool:
 
 def _is_weighted(layer: Any) -> bool:
     return bool(getattr(layer, "weighted", False))
+
+
+def _averages(layer: Any) -> bool:
+    """Whether a layer takes the mean of messages by weights, as PinSAGE does: the weights' scale does not count."""
+    return _is_ours(layer) and _is_weighted(layer)
+
+
+def within_range(weight: Any, indptr: Any) -> Any:
+    """``weight`` of edges, where a vertex has larger ones than :data:`_MOST_WEIGHT` times a power of two, a tensor.
+
+    A float32 of visits or of weights may be so large that their sum, or a product with a message, is none. Shares of
+    neighbours stay the same, bit for bit: only what is nothing beside the vertex' largest weight loses digits.
+    """
+    import torch
+
+    if len(weight) == 0 or weight.max() <= _MOST_WEIGHT:
+        return weight
+    largest = torch.segment_reduce(weight, "max", offsets=indptr, initial=0)
+    scale = torch.exp2(torch.log2(_MOST_WEIGHT / largest).floor().clamp(max=0))
+    return weight * scale.repeat_interleave(indptr[1:] - indptr[:-1])
 
 
 def _slices(begin: int, end: int, rows: int) -> Iterator[tuple[int, int]]:

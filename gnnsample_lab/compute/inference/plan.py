@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gnnsample_lab import readable
+
 from .messages import Columns
 from .tables import BUFFERS
 
@@ -72,7 +74,13 @@ class Plan:
 
 
 def plan(
-    num_nodes: int, widths: Widths, free: float, on_device: bool, what: str = "layer 0", stream: bool = False
+    num_nodes: int,
+    widths: Widths,
+    free: float,
+    on_device: bool,
+    what: str = "layer 0",
+    stream: bool = False,
+    where: str = "on the device",
 ) -> Plan:
     """The plan of one layer.
 
@@ -83,6 +91,7 @@ def plan(
         on_device: whether the rows that it reads lie on the device already.
         what: the layer, for the message.
         stream: do not keep the rows that are read, even if all of them would fit.
+        where: they are free, for the message.
 
     Raises:
         MemoryError: not even a single vertex' sums fit.
@@ -138,6 +147,6 @@ def plan(
             return Plan(False, keeps, rows, min(slices, rows), chunk)
     least = scores + 4 * (chunk_row + chunk_temporary + w.slice_bytes) + row_bytes
     raise MemoryError(
-        f"the sums of {what} do not fit: {max(0, free) / 1e9:.6g} GB are free on the device for it, and it needs about "
-        f"{least / 1e9:.3g} GB ({scores / 1e9:.3g} GB of it for attention scores of all vertices)"
+        f"the sums of {what} do not fit: {readable.size(max(0, free))} are free {where} for it, and it needs about "
+        f"{readable.size(least)} ({readable.size(scores)} of it for attention scores of all vertices)"
     )
