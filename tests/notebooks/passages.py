@@ -90,8 +90,7 @@ def fusion(fig8: Record, fig9: Record, fig10: Record) -> Phrases:
         for hops in (2, 3)
     }
     return [
-        f"Recorded on {cards(fig8)} and, whole mini-batches, recorded on {cards(fig9)}",
-        Said("Recorded on", cards(fig8) == cards(fig10)),
+        Said(f"Recorded on {cards(fig8)}", cards(fig8) == cards(fig9) == cards(fig10)),
         f"{span(queue[0])} as fast in {len(queue[0])} settings",
         Said("faster in all of them, as the paper says", min(queue[0]) > 1),
         f"ours {span(teams[0])}: nobody is assigned",
