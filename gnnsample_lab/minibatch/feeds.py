@@ -31,7 +31,7 @@ def minibatches(result: Any, per_batch: int | None = None) -> list[MiniBatch]:
 
     Args:
         result: an :class:`~gnnsample_lab.sampling.engine.results.result.AppResult` of at most 15 steps, whose
-            transits are those of the step before; on either device.
+            transits are kept, as those of the step before are; on either device.
         per_batch: samples per mini-batch; by default one where samples have several roots (a sample is a mini-batch),
             else all.
 
@@ -41,7 +41,7 @@ def minibatches(result: Any, per_batch: int | None = None) -> list[MiniBatch]:
 
     Raises:
         ValueError: more than 15 steps (walks: see :func:`voted_batch`), no steps or no samples, transits that were
-            drawn, or a mini-batch without a root.
+            not kept (:meth:`AppResult.transits`), or a mini-batch without a root.
     """
     _check_result(result)
     if not 1 <= result.num_steps <= MAX_HOPS:

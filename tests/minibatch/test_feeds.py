@@ -180,7 +180,9 @@ def test_bad_input(graph):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("app", [Hops(), Layers()], ids=["individual", "collective"])
+@pytest.mark.parametrize(
+    "app", [Hops(), Layers(), lab.apps.Layer(12, 5)], ids=["individual", "collective", "transits of its own"]
+)
 def test_the_gpu_makes_the_same(graph, app):
     roots = np.random.default_rng(1).integers(0, 90, (40, 3))
     a, b = (lab.run_app(graph, app, roots, device=device) for device in ("cpu", "cuda"))

@@ -32,8 +32,9 @@ def weighted_edge(transits: Any, src_edges: Any, rng: Any) -> Any:
 
     Rejection as in KnightKing (Yang et al., SOSP'19): take any edge, keep it with probability weight / heaviest. That
     reads two numbers where weights are alike. Where they are not, one weight may outdo a hub's other thousands and
-    trials would go on for as long, so after a few the edge is found by adding weights up. Either way the edges'
-    shares are the same: what was rejected says nothing about what comes next.
+    trials would go on for as long, so after a few the edge is found by adding weights up, which reads the whole list;
+    a search in prefix sums (:func:`weighted_neighbor`) would not, but a graph that is streamed brings twice as many
+    bytes for those. Either way the edges' shares are the same: what was rejected says nothing about what comes next.
     """
     heaviest = transits[0].max_edge_weight()
     if heaviest == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gnnsample_lab.checks import flag
+from gnnsample_lab.device.arrays import array_module
 from gnnsample_lab.sampling.engine.language.app import INF, NULL, SamplingApp, SamplingType
 
 from .choices import size
@@ -50,6 +51,11 @@ class Layer(SamplingApp):
     def step_transits(self, step: Any, s: Any, transit_idx: Any, rng: Any) -> Any:
         # A full sample has no transits and ends, before anyone gathers their neighbours.
         return s.prev_vertex(1, transit_idx) if s.size() < self.final_size else NULL
+
+    def kept_transits(self, result: Any, step: int, vertices: Any) -> Any:
+        """What :meth:`step_transits` chose of a run that is over: nothing where the sample was full."""
+        size = sum((found >= 0).sum(axis=1) for found in (result.roots, *result.steps[:step]))
+        return array_module(vertices).where((size < self.final_size)[:, None], vertices, NULL)
 
     def next(self, s: Any, transits: Any, src_edges: Any, step: Any, rng: Any) -> Any:
         if s.size() + s.slot() >= self.final_size:

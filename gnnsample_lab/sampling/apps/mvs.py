@@ -45,7 +45,9 @@ class MVS(SamplingApp):
         return np.diff(prefix) / prefix[-1]
 
     def _prefix(self, graph: Any) -> np.ndarray:
-        given = check_graph(graph).in_degrees() + 1 if self.importance is None else self.importance
+        if check_graph(graph).num_nodes == 0:
+            raise ValueError(f"{self.name} draws vertices, and {graph.title!r} has none")
+        given = graph.in_degrees() + 1 if self.importance is None else self.importance
         norms = shares("importance", given)
         if norms.shape != (graph.num_nodes,):
             raise ValueError(f"importance must have shape ({graph.num_nodes},) (got {norms.shape})")

@@ -55,7 +55,9 @@ class PPR(DeepWalk):
     personalised PageRank.
 
     Args:
-        termination: in (0, 1]; 1/100 in NextDoor's evaluation.
+        termination: 1e-6 to 1; 1/100 in NextDoor's evaluation. The longest of many walks has some
+            ``20 / termination`` steps, and a run of more than 10 000 ends with an error unless it is given
+            ``max_steps``, which cuts walks there.
         weighted: False walks uniformly even where edges have weights.
     """
 

@@ -9,6 +9,7 @@ import textwrap
 import numpy as np
 import pytest
 
+import gnnsample_lab as lab
 from gnnsample_lab import Graph
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.apps import choices
@@ -130,6 +131,37 @@ def test_a_sample_of_layers_is_as_large_as_asked_for():
     assert dead.lengths.tolist() == [1]
     at_once = sample(graph, apps.Layer(2, 20), [[0, 1]])
     assert at_once.num_steps == 0 and at_once.lengths.tolist() == [2]
+
+
+class Following(apps.Layer):
+    """Adds its transits, and vertex 0 where there is none."""
+
+    def next(self, s, transits, src_edges, step, rng):
+        if s.size() + s.slot() >= self.final_size:
+            return NULL
+        return transits[s.slot()] if s.slot() < len(transits) and transits[s.slot()] != NULL else 0
+
+
+def test_transits_of_layers_are_kept():
+    """What `step_transits` chose: the vertices before, none where a sample is full, whose roots may be fewer."""
+    graph, roots = tangled_graph(False), [[1, 2, 3], [4, NULL, NULL]]
+    result = sample(graph, Following(5, 3), roots)
+    assert result.transits(0).tolist() == roots
+    assert result.steps[0].tolist() == [[1, 2, NULL], [4, 0, 0]]
+    assert result.transits(1).tolist() == [[NULL] * 3, [4, 0, 0]]
+    assert result.steps[1].tolist() == [[NULL] * 3, [4, NULL, NULL]]
+    assert result.transits(1).dtype == result.steps[0].dtype
+
+
+def test_mini_batches_of_layers():
+    graph = tangled_graph(False)
+    result = sample(graph, apps.Layer(12, 5), [[0, 1], [2, 3]], seed=1)
+    for number, batch in enumerate(lab.minibatches(result)):
+        assert batch.seeds.tolist() == result.roots[number].tolist()
+        assert len(batch.blocks) == result.num_steps
+    edges, linked = result.adjacency(0), dense(graph) > 0
+    want = np.stack([linked[np.ix_(*pair)] for pair in zip(result.transits(0), result.steps[0], strict=True)])
+    assert np.argwhere(want).tolist() == np.stack([edges.sample, edges.row, edges.column], axis=1).tolist()
 
 
 def test_layers_have_nextdoors_sizes_by_default():

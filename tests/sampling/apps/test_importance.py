@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
 
 import numpy as np
 import pytest
 
 from gnnsample_lab import Graph, rmat, run_app
+from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.apps import adjacency
 from gnnsample_lab.sampling.engine.language.app import NULL
@@ -200,6 +202,11 @@ def test_importance_is_checked(norms, words):
         sample(Graph.from_edges([1], [0], 3), apps.MVS(norms), num_samples=1)
 
 
+def test_no_vertex_is_no_importance():
+    with pytest.raises(ValueError, match="draws vertices, and '.*' has none"):
+        run_app(Graph.from_edges([], [], 0), apps.MVS(), num_samples=1, device="cpu")
+
+
 @pytest.mark.parametrize("make", [apps.FastGCN, apps.LADIES])
 def test_probabilities_are_of_the_graph_that_was_drawn_from(make):
     """Weights to divide by, asked for after the application has drawn from another graph."""
@@ -209,6 +216,20 @@ def test_probabilities_are_of_the_graph_that_was_drawn_from(make):
     before = app.layer_probability(drawn, 0)
     run_app(other, app, num_samples=2, device="cpu")
     assert np.array_equal(app.layer_probability(drawn, 0), before)
+
+
+def test_probabilities_wait_for_a_run_of_another_thread():
+    """Which has prepared the application for its own graph."""
+    app, prepared = apps.FastGCN(2, 2, 4), []
+    drawn = run_app(rmat(64, 4), app, num_samples=2, device="cpu")
+    app.prepare = lambda graph: prepared.append(graph)
+    asking = threading.Thread(target=drawn.adjacency, args=(0, "importance"))
+    with runtime.lock:  # as a run holds it
+        asking.start()
+        asking.join(0.2)
+        assert asking.is_alive() and not prepared
+    asking.join()
+    assert prepared == [drawn.graph]
 
 
 @pytest.mark.parametrize("app", [apps.FastGCN(2, 4, 8), apps.LADIES(2, 4, 8)], ids=lambda app: app.name)

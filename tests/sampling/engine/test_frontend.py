@@ -280,3 +280,33 @@ def test_a_call_that_changes_something_is_made_once():
             return src_edges[0]
 
     assert not compile_operator(Moving()).deferred
+
+
+class Private(Hops):
+    """Names with two underscores belong to the class in whose body they stand."""
+
+    def __init__(self):
+        super().__init__()
+        self.__kept = 2
+        self.__dict__["__kept"] = 5  # another attribute
+
+    def __twice(self, n):
+        __double = n
+        __double += n
+        return __double
+
+    def next(self, s, transits, src_edges, step, rng):
+        return self.__twice(self.__kept)
+
+
+def test_private_names_are_those_of_the_class():
+    app = Private()
+    assert app._Private__twice(app._Private__kept) == 4
+    assert (lab.run_app(toy_graph(), app, [3], device="cpu").steps[0] == 4).all()
+
+    class Heir(Private):
+        def next(self, s, transits, src_edges, step, rng):
+            return self.__kept
+
+    with pytest.raises(lab.SamplingAppError, match="self._Heir__kept is not set"):
+        lab.run_app(toy_graph(), Heir(), [3], device="cpu")

@@ -420,3 +420,10 @@ def test_accessors_are_compiled_once_whatever_line_calls_them():
         lab.run_app(toy_graph(True), APPS[name], toy_roots(name, 5), device="cpu")
     lines = [line for _, _, line in cpu_stream.lab_below.signatures]
     assert lines and not any(isinstance(line, types.Literal) for line in lines)
+
+
+def test_a_vertex_attribute_that_is_not_set_is_named_as_such():
+    app = Dated(np.arange(40))
+    del app.year
+    with pytest.raises(lab.SamplingAppError, match="self.year is not set, a number for each vertex"):
+        lab.run_app(toy_graph(), app, [0], device="cpu")

@@ -456,7 +456,9 @@ class Expressions:
         if base.role == "sample" and node.attr == "roots":
             return Value("roots")
         if base.role == "int" and node.attr in self.owner.app.vertex_attributes:
-            array = getattr(self.owner.app, node.attr, None)
+            if not hasattr(self.owner.app, node.attr):
+                raise self.fail(node, f"self.{node.attr} is not set, a number for each vertex")
+            array = getattr(self.owner.app, node.attr)
             table = self.owner.table(node.attr, array, lambda text: self.fail(node, text))
             return self.item(node, table, self.as_int(base))
         if base.role not in ("self", "object"):
@@ -1263,6 +1265,8 @@ def source_of(function: Any) -> Source:
         raise Failure("only functions that def defines can be compiled", filename, first) from None
     if not isinstance(definition, ast.FunctionDef):
         raise Failure("only functions that def defines can be compiled", filename, first)
+    if owner := _class_around(plain_function(function)):
+        definition = _Mangled(owner).visit(definition)
     given = definition.args
     if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
         raise Failure(f"{name} may have plain parameters only", filename, definition.lineno)
@@ -1278,6 +1282,37 @@ def source_of(function: Any) -> Source:
             known.pop(free, None)
     code = function.__code__
     return Source(definition, filename, frozenset(code.co_varnames + code.co_cellvars), known)
+
+
+def _class_around(function: Any) -> str | None:
+    """Name of the class in whose body a function stands, however deep."""
+    around = getattr(function, "__qualname__", "").split(".")[:-1]
+    while around and around[-1] == "<locals>":
+        around = around[:-2]  # and the function whose locals these are
+    return around[-1] if around else None
+
+
+class _Mangled(ast.NodeTransformer):
+    """Private names, ``__name``, as Python has them in the body of a class: ``_Class__name``."""
+
+    def __init__(self, owner: str) -> None:
+        self._prefix = f"_{owner.lstrip('_')}" if owner.strip("_") else ""
+
+    def _name(self, name: str) -> str:
+        return self._prefix + name if name.startswith("__") and not name.endswith("__") else name
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        node.id = self._name(node.id)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.Attribute:
+        node.attr = self._name(node.attr)
+        node.value = self.visit(node.value)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.arg = self._name(node.arg)
+        return node
 
 
 def _parsed(source: str, first: int) -> ast.stmt:

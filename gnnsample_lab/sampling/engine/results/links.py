@@ -122,7 +122,7 @@ def adjacency(result: Any, step: int, normalise: str | None = None) -> LayerAdja
 
     Raises:
         ValueError: no such step, an unknown ``normalise``, an application without ``layer_probability``, or one
-            that draws its transits.
+            whose transits are not kept.
     """
     step = step_of(result, step)
     choice("normalise", normalise, NORMALISE)
@@ -133,7 +133,10 @@ def adjacency(result: Any, step: int, normalise: str | None = None) -> LayerAdja
                 f"normalise={normalise!r} needs an application with layer_probability(result, step) "
                 f"(got {result.app!r})"
             )
-        q = result.app.layer_probability(result, step)
+        with (
+            runtime.lock
+        ):  # it prepares the application, of which a run on another thread may be in the midst
+            q = result.app.layer_probability(result, step)
     transits, vertices = result.transits(step), result.steps[step]
     parts = _link_layers(result.graph, transits, vertices)
     samples, rows = transits.shape

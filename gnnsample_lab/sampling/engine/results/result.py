@@ -123,22 +123,31 @@ class AppResult:
         return sum(int((step >= 0).sum()) for step in self.steps)
 
     def transits(self, step: int) -> Any:
-        """Transits of ``step`` for the default ``step_transits``: the vertices that the step before added, ``[S, t]``.
+        """Transits of ``step``, ``[S, t]``: the vertices that the step before added.
+
+        Of an application with a ``step_transits`` of its own, what its ``kept_transits(result, step, vertices)`` makes
+        of those, as ``lab.apps.Layer`` has one.
 
         Args:
             step: 0 to ``num_steps - 1``.
 
         Raises:
-            TypeError, ValueError: there is no such step, or the application draws its transits.
+            TypeError, ValueError: there is no such step, or the application has a ``step_transits`` of its own and no
+                ``kept_transits``.
         """
         from gnnsample_lab.sampling.engine.language.app import SamplingApp
 
         step = links.step_of(self, step)
-        if type(self.app).step_transits is not SamplingApp.step_transits:
-            raise ValueError(f"{self.app.name} chooses its transits by draws; they are not kept")
+        own = type(self.app).step_transits is not SamplingApp.step_transits
+        kept = getattr(self.app, "kept_transits", None)
+        if own and kept is None:
+            raise ValueError(
+                f"{self.app.name} chooses its transits itself (step_transits); they are not kept"
+            )
         self.ready.order()
         before = self.roots if step == 0 else self.steps[step - 1]
-        return before[:, : self.shape[step].transits]
+        vertices = before[:, : self.shape[step].transits]
+        return kept(self, step, vertices) if own and kept is not None else vertices
 
     def visits(self, roots: bool = True) -> Any:
         """How often each vertex occurs in the samples, ``int64[N]``, including their roots unless ``roots`` is False.
