@@ -148,14 +148,18 @@ def kernels(fig8: Record) -> Phrases:
     return [
         Said(f"all {counted(len(means))} twins in full size", full_size(fig8, len(means))),
         "medians grow, as published, with "
-        + " and ".join(f"{what} {ends(found)}" for what, found in grows.items() if found[-1] > NOTABLY * found[0])
+        + " and ".join(
+            f"{what} {ends(found)}" for what, found in grows.items() if found[-1] > NOTABLY * found[0]
+        )
         + ": reproduced",
         *(
             Said(f"with {what} hardly, {ends(found)}", found[-1] >= found[0])
             for what, found in grows.items()
             if found[-1] <= NOTABLY * found[0]
         ),
-        Said("grow", all(found == sorted(found) for found in grows.values() if found[-1] > NOTABLY * found[0])),
+        Said(
+            "grow", all(found == sorted(found) for found in grows.values() if found[-1] > NOTABLY * found[0])
+        ),
         Said(
             f"with the seeds it falls, {short(falls[0])} to {short(falls[-1])}",
             falls == sorted(falls, reverse=True),
