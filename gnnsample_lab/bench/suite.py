@@ -100,10 +100,11 @@ def _is_known(cell: str | Callable[[Row], Any], rows: Sequence[Row]) -> bool:
     return not isinstance(field_, str) or not rows or any(field_.partition(".")[0] in row for row in rows)
 
 
-AS_LEFT, EMPTIED = "as left", "cold"
+AS_LEFT, EMPTIED, FLUSHED = "as left", "cold", "flushed"
 L2 = {
     AS_LEFT: f"{AS_LEFT}: never flushed, work finds what the work before it left",
     EMPTIED: f"{EMPTIED}: Nsight Compute empties it before each kernel",
+    FLUSHED: f"{FLUSHED}: cold, something larger is written before each pass",
 }
 """What a row's word for how its work finds the L2 cache means, in suites whose rows all have the same one."""
 

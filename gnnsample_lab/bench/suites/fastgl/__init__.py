@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnsample_lab.bench.hardness import curve_notes
-from gnnsample_lab.bench.suite import AS_LEFT, Columns, Percent, Row, Spread, Suite, as_recorded
+from gnnsample_lab.bench.suite import AS_LEFT, FLUSHED, Columns, Percent, Row, Spread, Suite, as_recorded
 from gnnsample_lab.bench.suites.cells import EPOCH_MS, SEEDS_A_BATCH, WORK_A_BATCH
 
 from . import papers, targets
@@ -44,27 +44,27 @@ SUITES = (
     Suite(
         "aggregation", "suites.fastgl.aggregation.aggregation",
         "every rung against its bound and the best cuSPARSE algorithm",
-        columns={
+        columns=as_recorded({
             "batch": "batch_size", "layer": "layer", "direction": "direction", "features": "num_features",
-            "rows": "rows", "edges": "edges", "naive us": Spread("us.naive"),
+            "rows": "rows", "edges": "edges", "L2": "l2", "naive us": Spread("us.naive"),
             "memory-aware us": Spread("us.memory-aware"),
             "staged us": Spread("us.memory-aware-staged"), "grouped us": Spread("us.grouped"),
             "library us": Spread("us.library"), "ours us": Spread("ours_us"), "bound us": "bound_us",
             "of bound": "share", "rows by community us": Spread("ordered_us"),
             "of bound, by community": "ordered_share", "cuSPARSE us": Spread("cusparse_us"),
             "by": "cusparse_best", "over cuSPARSE": "over_cusparse",
-        },
-        targets=targets.aggregation,
+        }),
+        targets=targets.aggregation, l2=FLUSHED,
     ),
     Suite(
         "gin-layer", "suites.fastgl.gin.gin_layer",
         "a GIN layer on small blocks, ours, and by separate modules around other sums",
-        columns={
+        columns=as_recorded({
             "batch": "batch_size", "layer": "layer", "direction": "direction", "rows": "rows", "edges": "edges",
-            "sums by": "kernel", "us": Spread("us"), "GPU us": "gpu_us", "over cuSPARSE's": "over_library",
-            "FastGL's released us": "released_us",
-        },
-        targets=targets.gin,
+            "sums by": "kernel", "L2": "l2", "us": Spread("us"), "GPU us": "gpu_us",
+            "over cuSPARSE's": "over_library", "FastGL's released us": "released_us",
+        }),
+        targets=targets.gin, l2=AS_LEFT,
     ),
     Suite(
         "fastgl-table3", "suites.fastgl.aggregation.table3", "bandwidth of each memory level, measured",
@@ -75,24 +75,25 @@ SUITES = (
     Suite(
         "fastgl-table2", "suites.fastgl.aggregation.table2",
         "cache hits and GFLOP/s of the forward aggregation",
-        columns={
-            "kernel": "kernel", "us": Spread("us"),
+        columns=as_recorded({
+            "kernel": "kernel", "L2": "l2", "us": Spread("us"),
             "GFLOP/s": "gflops", "L1 %": "l1_percent", "L2 %": "l2_percent",
             "read before %": "repeated_percent", "hits": "hits_origin",
-        },
+        }),
         paper=_part(
             "table 2", papers.TABLE2, ("graph",),
             {"paper L1 %": "l1_percent", "paper L2 %": "l2_percent", "paper GFLOP/s": "gflops"},
         ),
+        l2=FLUSHED,
     ),
     Suite(
         "fastgl-fig12", "suites.fastgl.aggregation.figure12", "roofline of the aggregation kernels",
-        columns={
-            "direction": "direction", "features": "num_features", "kernel": "kernel", "us": Spread("us"),
-            "FLOP/byte": "flops_per_byte", "GFLOP/s": "gflops", "roof": "roof_gflops",
+        columns=as_recorded({
+            "direction": "direction", "features": "num_features", "kernel": "kernel", "L2": "l2",
+            "us": Spread("us"), "FLOP/byte": "flops_per_byte", "GFLOP/s": "gflops", "roof": "roof_gflops",
             "asked GB/s": "asked_gbps", "over library": "over_library",
-        },
-        paper=_part("figure 12"),
+        }),
+        paper=_part("figure 12"), l2=FLUSHED,
     ),
     Suite(
         "fastgl-table4", "suites.fastgl.memory_io.table4",

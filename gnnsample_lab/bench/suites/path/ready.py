@@ -257,7 +257,7 @@ def _loader_row(
     row = {
         "graph": name, "part": "loader", "batch_size": LOADER_SEEDS, "fanouts": list(common.FANOUTS),
         "stage": "with x" if with_x else "without x", "together": 1, "edges": int(batch.edge_index.shape[1]),
-        "nodes": int(batch.num_nodes), **found,
+        "nodes": int(batch.num_nodes), "l2": common.AS_LEFT, **found,
         # How many mini-batches share a launch was found by timing the first ones, on this host.
         "launched": loader.node_sampler.sampler.reason,
     }  # fmt: skip
