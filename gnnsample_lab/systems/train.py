@@ -392,7 +392,8 @@ def train(
         workers: of ``"overlapped"``: samplers, and loaders, of each rank (DSP rejects more than 1, section 5). Each has
             mini-batches of its own, every n-th, and where ranks meet a process group of its own.
         capacity: mini-batches that a queue holds. None: 2 in ``"overlapped"`` (DSP, section 5); in ``"factored"`` an
-            epoch with switching, two a trainer without.
+            epoch with switching, two a trainer without and with ``handover="peer"``, whose samples wait in the memory
+            of the GPU that sampled them.
         samplers: of ``"factored"``: ranks that sample; None: N_s = ceil(N_g / (K + 1)) from stage times that a trial
             measures, with those of handing samples over (GNNLab, section 5.3).
         switching: of ``"factored"``: samplers that have sampled all train while their profit is positive (GNNLab,
