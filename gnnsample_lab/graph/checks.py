@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from gnnsample_lab.checks import ids_below, integers, is_cuda_array, numbers, sh
 from gnnsample_lab.device.arrays import array_module, to_host
 
 MAX_INT32_NODES = 2**31
+_PIECE = 1 << 24
+"""Numbers that become float32 at a time."""
 
 
 def device_of(array: Any) -> str:
@@ -59,10 +61,9 @@ def weights(value: Any, num_edges: int) -> Any:
         bad = ~(xp.isfinite(array) & (given >= 0))  # what is negative may be -0 in 32 bits
         if bool(bad.any()):
             position = int(xp.flatnonzero(bad)[0])
-            raise ValueError(
-                f"edge_weight must be finite and not negative "
-                f"(got {float(array[position]) or float(given[position])} at position {position})"
-            )
+            got = float(given[position])
+            rule = "fit 32 bits" if 0 < got < float("inf") else "be finite and not negative"
+            raise ValueError(f"edge_weight must {rule} (got {got} at position {position})")
     return array
 
 
@@ -71,21 +72,45 @@ def features(value: Any, num_nodes: int) -> Any:
     array = numbers("feat", value)
     if array.ndim != 2 or len(array) != num_nodes:
         raise ValueError(f"feat must have shape ({num_nodes}, features) (got {tuple(array.shape)})")
-    with np.errstate(over="ignore"):  # reported below
-        narrow = array.astype(np.float32, copy=False)
-    if array.dtype.itemsize > narrow.dtype.itemsize:
-        xp = array_module(array)
-        lost = xp.isinf(narrow) & ~xp.isinf(array)
-        if bool(lost.any()):
-            raise ValueError(f"feat must fit 32 bits (got {float(array[lost][0])})")
-    if array.dtype.kind in "iu" and array.dtype.itemsize > 2:
-        rounded = _rounded(array)
-        if bool(rounded.any()):
-            warnings.warn(
-                f"feat: whole numbers beyond 2**24 are rounded to float32 ({int(array[rounded][0])} among them)",
-                stacklevel=5,
-            )
-    return narrow
+    return as_float32(array, "feat")
+
+
+def as_float32(array: Any, name: str, error: type[ValueError] = ValueError) -> Any:
+    """The numbers ``name`` as float32, by :func:`fill_float32`."""
+    if array.dtype == np.float32:
+        return array
+    out = array_module(array).empty_like(array, dtype=np.float32)
+    step = max(1, _PIECE * len(array) // max(1, array.size))
+    parts = (array[start : start + step] for start in range(0, len(array), step))
+    fill_float32(out, parts, name, error)
+    return out
+
+
+def fill_float32(out: Any, parts: Iterable[Any], name: str, error: type[ValueError] = ValueError) -> None:
+    """Write ``parts``, one behind the other along the first axis, to ``out``, float32; a warning says where whole
+    numbers are rounded.
+
+    Raises:
+        error: a finite number that 32 bits do not hold; says ``name``.
+    """
+    xp, done, first = array_module(out), 0, None
+    for part in parts:
+        narrow = out[done : done + len(part)]
+        done += len(part)
+        with np.errstate(over="ignore"):  # reported below
+            narrow[...] = part
+        if part.dtype.kind == "f" and part.dtype.itemsize > 4:
+            lost = xp.isinf(narrow) & ~xp.isinf(part)
+            if bool(lost.any()):
+                raise error(f"{name} must fit 32 bits (got {float(part[lost][0])})")
+        elif first is None and part.dtype.kind in "iu" and part.dtype.itemsize > 2:
+            rounded = _rounded(part)
+            first = int(part[rounded][0]) if bool(rounded.any()) else None
+    if first is not None:
+        warnings.warn(
+            f"{name}: whole numbers beyond 2**24 are rounded to float32 ({first} among them)",
+            stacklevel=7,  # where Graph.from_edges is called
+        )
 
 
 def _rounded(array: Any) -> Any:

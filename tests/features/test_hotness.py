@@ -44,6 +44,25 @@ def test_a_footprint_counts_mini_batches(graph, sampler):
     assert (arrays.visits == found.visits).all()
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64, np.uint64])
+def test_ids_that_are_repeated_in_a_batch_count_once(device, dtype):
+    batches = [np.array(ids, dtype) for ids in ([1, 1, 2], [2], [], [0, 2, 0, 2])]
+    if device == "cuda":
+        import cupy
+
+        batches = [cupy.asarray(ids) for ids in batches]
+    found = lab.footprint(batches, num_nodes=3)
+    assert found.visits.tolist() == [1, 1, 3]
+    assert (found.num_batches, found.num_rows) == (4, 5)
+
+
+def test_a_batch_may_be_empty(graph):
+    assert repr(lab.footprint([[]], num_nodes=3)) == "Footprint(1 batches, 0 rows, 0 of 3 nodes)"
+    assert lab.footprint([[], [1, 2]], num_nodes=3).visits.tolist() == [0, 1, 1]
+    assert not lab.hotness(graph, "optimal", batches=[[]]).score.any()
+
+
 @pytest.mark.parametrize("make", [
     lambda g: lab.NeighborSampler(g, [3, 2], device="cpu"),
     lambda g: lab.NeighborSampler(g, [3, 2], weighted=True, device="cpu"),
@@ -348,7 +367,7 @@ def test_bad_input(graph, sampler):
         lab.footprint([np.array([1])])
     with pytest.raises(TypeError, match="source"):
         lab.footprint(np.array([1]))
-    with pytest.raises(TypeError, match="integer ids"):
+    with pytest.raises(TypeError, match="source must be integers"):
         lab.footprint([np.array([0.5])], num_nodes=3)
 
 

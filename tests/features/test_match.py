@@ -74,10 +74,11 @@ def test_degrees_by_hand(device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("scratch", [None, 200, 4000])
 @pytest.mark.parametrize("count", [1, 2, 17, 40])
-def test_overlaps_are_those_of_sets(count, scratch, device, monkeypatch):
+@pytest.mark.parametrize("apart", [1, 2**30])
+def test_overlaps_are_those_of_sets(apart, count, scratch, device, monkeypatch):
     if scratch is not None:  # the graph is then counted in ranges
         monkeypatch.setattr(match_module, "_BITMAP_BYTES", scratch * count)
-    batches = [distinct(i, 5 + 37 * i % 400, 9000) for i in range(count)]
+    batches = [apart * distinct(i, 5 + 37 * i % 400, 9000) for i in range(count)]
     batches[0] = np.concatenate([batches[0], batches[0][:3]])  # duplicates count once
     expected = [
         [len(set(a) & set(b)) for b in map(np.ndarray.tolist, batches)]
@@ -92,11 +93,42 @@ def test_overlaps_are_those_of_sets(count, scratch, device, monkeypatch):
 
 
 @pytest.mark.parametrize("narrow", [np.uint8, np.int16, np.uint64])
-def test_ids_of_any_type_are_counted_in_ranges(narrow, monkeypatch):
+@pytest.mark.parametrize("bytes_per_id", [1 << 20, 0])
+def test_ids_of_any_type_are_counted_in_ranges_or_numbered(narrow, bytes_per_id, monkeypatch):
     """A range begins beyond what the narrow type holds, where that list has nothing."""
     monkeypatch.setattr(match_module, "_BITMAP_BYTES", 2 * 64)
+    monkeypatch.setattr(match_module, "_BYTES_PER_ID", bytes_per_id)
     batches = [np.array([1, 2, 100], narrow), np.array([100, 99_999, 2, 10**6])]
     assert lab.overlaps(batches).tolist() == [[3, 2], [2, 4]]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("far", [2**34, 2**62])
+def test_time_and_memory_are_those_of_the_ids_however_high(far, device):
+    """A bitmap of all vertices up to the highest took 10 s for 2^34 of them, and did not end for more."""
+    batches = [to_device(b, device) for b in ([far], [far, 3, far], [], [far - 1, 3, far - 2**20])]
+    assert lab.overlaps(batches).tolist() == [[1, 1, 0, 0], [1, 2, 0, 1], [0, 0, 0, 0], [0, 1, 0, 3]]
+    assert lab.match_degrees(batches[:2]).tolist() == [[1, 1], [1, 1]]
+
+
+def test_ids_beyond_63_bits_are_kept_apart():
+    batches = [
+        np.array([2**64 - 1, 1], np.uint64),
+        np.array([1, 2**63 - 1]),
+        np.array([2**64 - 2], np.uint64),
+    ]
+    assert lab.overlaps(batches).tolist() == [[2, 1, 0], [1, 2, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_ids_that_are_not_far_apart_have_bitmaps_as_they_are(count, monkeypatch):
+    monkeypatch.setattr(match_module, "_numbered", None)
+    batches = [distinct(i, 500, 50_000) for i in range(count)]
+    assert np.diag(lab.overlaps(batches)).tolist() == [500] * count
+    monkeypatch.setattr(match_module, "_BITMAP_BYTES", 2000 * count)  # and in ranges
+    monkeypatch.setattr(match_module, "_BYTES_PER_ID", 0)
+    every = [np.arange(i, 9000, count) for i in range(count)]  # there are no more vertices than ids
+    assert np.diag(lab.overlaps(every)).sum() == 9000
 
 
 def test_mini_batches_are_taken_by_their_vertices():
@@ -122,10 +154,15 @@ def test_batches_without_vertices_are_errors():
     with pytest.raises(ValueError, match="got batch 1 without any"):
         lab.match_degrees([[1, 2], [], [3]])
     assert lab.overlaps([[], [1]]).tolist() == [[0, 0], [0, 1]]
-    with pytest.raises(ValueError, match="negative"):
-        lab.overlaps([[-1, 2]])
     with pytest.raises(TypeError, match="integers"):
         lab.overlaps([[0.5]])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_negative_ids_are_errors(dtype, device):
+    with pytest.raises(ValueError, match=r"batches must hold vertex ids \(got a negative one"):
+        lab.overlaps([to_device([3], device).astype(dtype), to_device([-1, 2], device).astype(dtype)])
 
 
 FEAT = np.random.default_rng(0).standard_normal((1000, 11)).astype(np.float32)

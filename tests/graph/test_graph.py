@@ -11,7 +11,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.runtime import cuda_available
-from gnnsample_lab.graph import Graph
+from gnnsample_lab.graph import Graph, checks
 
 INDPTR = np.array([0, 2, 2, 3, 5], dtype=np.int64)
 INDICES = np.array([1, 3, 0, 0, 3], dtype=np.int32)
@@ -121,7 +121,7 @@ def test_node_data_is_converted_and_masks_become_ids():
         ({"edge_weight": np.array([1, 1, 1, np.inf, 1])}, ValueError, "edge_weight must be finite.*pos.* 3"),
         ({"edge_weight": np.array([1, -1.0, 1, 1, 1])}, ValueError, "edge_weight.*negative.*-1.0 at position 1"),
         ({"edge_weight": np.array([1, -1e-300, 1, 1, 1])}, ValueError, "edge_weight.*negative.*-1e-300 at position 1"),
-        ({"edge_weight": np.array([1, 1e300, 1, 1, 1])}, ValueError, "edge_weight must be finite"),
+        ({"edge_weight": np.array([1, 1, 1e39, 1, 1])}, ValueError, r"edge_weight must fit 32 bits .got 1e.39 at .* 2"),
         ({"edge_weight": np.array(["a"] * 5)}, TypeError, "edge_weight must hold numbers"),
         ({"feat": np.ones(4)}, ValueError, r"feat must have shape \(4, features\)"),
         ({"feat": np.ones((3, 2))}, ValueError, "feat must have shape"),
@@ -316,6 +316,23 @@ def test_whole_numbers_that_features_do_not_hold_are_told():
     for beyond in ([[2**53 + 1]], [[2**63 - 1]], [[-(2**63) + 1]], np.array([[2**64 - 1]], np.uint64)):
         with pytest.warns(UserWarning, match="are rounded to float32"):
             Graph.from_edges([0], [0], 1, feat=beyond)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("piece", [1, 7, 1 << 24])
+def test_features_become_float32_piece_by_piece(order, piece, monkeypatch):
+    monkeypatch.setattr(checks, "_PIECE", piece)
+    feat = np.asarray(np.random.default_rng(0).normal(size=(9, 3)), order=order)
+    found = Graph.from_edges([0], [1], 9, feat=feat).feat
+    assert found.dtype == np.float32 and np.array_equal(found, feat.astype(np.float32))
+    feat[5, 2] = -1e39
+    with pytest.raises(ValueError, match=r"feat must fit 32 bits .got -1e.39"):
+        Graph.from_edges([0], [1], 9, feat=feat)
+    with pytest.warns(UserWarning) as told:
+        Graph.from_edges([0], [1], 9, feat=np.arange(2**24, 2**24 + 27).reshape(9, 3))
+    (once,) = told
+    assert "16777217 among them" in str(once.message) and once.filename == __file__
+    assert Graph.from_edges([0], [1], 9, feat=np.ones((9, 0), int)).feat.shape == (9, 0)
 
 
 def test_weights_that_lose_digits_are_told():

@@ -8,9 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import MAX_NODES, host_array, instance, is_cuda_array, numbers, real, shown, whole
-from gnnsample_lab.checks import array as checked_array
+from gnnsample_lab.checks import (
+    MAX_NODES,
+    host_array,
+    instance,
+    integers,
+    is_cuda_array,
+    numbers,
+    real,
+    shown,
+    whole,
+)
 from gnnsample_lab.device import kernels, runtime, streams
+from gnnsample_lab.device.arrays import merge_duplicates
 from gnnsample_lab.features.caching.sizing import hottest_first
 from gnnsample_lab.graph.graph import Graph
 
@@ -95,9 +105,9 @@ def footprint(
     """Count how often each vertex is needed.
 
     Args:
-        source: mini-batches, each a :class:`~gnnsample_lab.MiniBatch` or an array of distinct global ids; or a sampler
-            (anything with ``.epoch``), which then runs ``epochs`` epochs over ``seeds``. On a GPU 32 mini-batches
-            share a launch and are counted where they lie.
+        source: mini-batches, each a :class:`~gnnsample_lab.MiniBatch` or an array of global ids (duplicates count
+            once); or a sampler (anything with ``.epoch``), which then runs ``epochs`` epochs over ``seeds``. On a GPU
+            32 mini-batches share a launch and are counted where they lie.
         seeds: with a sampler, its training vertices; default ``graph.splits["train"]``.
         batch_size, epochs, first_epoch: with a sampler, as in its ``epoch``; epochs are numbered from ``first_epoch``.
         num_nodes: vertices of the graph; needed when ``source`` has id arrays only.
@@ -134,6 +144,8 @@ def visits_of(source: Any, num_nodes: int | None, name: str) -> Footprint:
             raise ValueError(f"{name} must hold ids in 0..{counter.num_nodes - 1} (got one outside)")
         if graph is not None:
             same_length(f"{name}'s mini-batches", graph.num_nodes, counter.num_nodes)
+        elif ids.size > 1:
+            ids = merge_duplicates(ids)[0]  # those of a mini-batch are distinct
         counter.add(ids)
     if counter is None:
         raise ValueError(f"{name} must hold at least one mini-batch (got none)")
@@ -150,9 +162,7 @@ def _each(source: Iterable[Any], name: str) -> Iterator[Any]:
 
 
 def _ids(batch: Any, name: str) -> Any:
-    ids = checked_array(name, getattr(batch, "node_ids", batch))
-    if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise TypeError(f"{name} must hold one-dimensional integer ids (got {ids.dtype} {tuple(ids.shape)})")
+    ids = integers(name, getattr(batch, "node_ids", batch))
     streams.order(ids)
     if is_cuda_array(ids) and (ids.dtype.kind != "i" or ids.dtype.itemsize < 4 or not ids.flags.c_contiguous):
         ids = ids.astype(np.int64)

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import integers, is_cuda_array, items
+from gnnsample_lab.device.arrays import array_module
 from gnnsample_lab.device.runtime import num_sms
 from gnnsample_lab.features.caching import gather
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 
 _BITMAP_BYTES = 256 << 20
 """Scratch for the bitmaps of all batches; wider graphs are counted in ranges of vertices."""
+_BYTES_PER_ID = 512
+"""Of bitmaps that do not fit in that scratch: where they have more, ids lie far apart and are numbered anew first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +100,7 @@ def overlaps(batches: Sequence[Any]) -> np.ndarray:
         batches: mini-batches, or arrays of global ids (duplicates count once); on the GPU if one of them is there.
 
     Raises:
-        ValueError: no batches.
+        ValueError: no batches, or a negative id.
         TypeError: a batch that is no list of integers.
     """
     ids = [_ids_of(batch, "batches") for batch in items("batches", batches, "a list of batches")]
@@ -112,6 +115,8 @@ def overlaps(batches: Sequence[Any]) -> np.ndarray:
     span = max(
         64, min(highest + 64, _BITMAP_BYTES // n) // 64 * 64
     )  # vertices at a time, a byte each at first
+    if _far_apart(ids, highest, n * highest):
+        return overlaps(_numbered(ids))
     shared = np.zeros((n, n), np.int64)
     flags = np.empty((n, span), np.bool_)
     for low in range(0, highest + 1, span):
@@ -125,6 +130,21 @@ def overlaps(batches: Sequence[Any]) -> np.ndarray:
     return np.triu(shared) + np.triu(shared, 1).T
 
 
+def _far_apart(ids: list[Any], highest: int, bitmap_bytes: int) -> bool:
+    total = sum(int(a.size) for a in ids)
+    return highest > total and bitmap_bytes > max(_BITMAP_BYTES, _BYTES_PER_ID * total)
+
+
+def _numbered(ids: list[Any]) -> list[Any]:
+    """The batches, each id replaced by its place among all that occur: as many are shared, and none lie apart."""
+    xp = array_module(ids[0])
+    # Beside other types NumPy makes floats of these.
+    merged = xp.concatenate([a.astype(np.uint64, copy=False) for a in ids])
+    _, places = xp.unique(merged, return_inverse=True)
+    ends = np.cumsum([a.size for a in ids]).tolist()
+    return [places[end - a.size : end] for a, end in zip(ids, ends)]
+
+
 def _overlaps_gpu(ids: list[Any]) -> np.ndarray:
     import cupy
 
@@ -133,8 +153,13 @@ def _overlaps_gpu(ids: list[Any]) -> np.ndarray:
     n = len(ids)
     highest = -1
     if any(a.size for a in ids):
-        highest = int(cupy.stack([a.max() for a in ids if a.size]).max())
+        # As numbers without a sign negative ids are the highest.
+        highest = int(cupy.stack([a.view(f"u{a.itemsize}").max() for a in ids if a.size]).max())
+        if highest > np.iinfo(ids[0].dtype).max:
+            raise ValueError("batches must hold vertex ids (got a negative one)")
     words = min(-(-(highest + 1) // 32), max(1, _BITMAP_BYTES // (4 * n)))
+    if _far_apart(ids, highest, n * highest // 8):
+        return _overlaps_gpu(_numbered(ids))
     bits = cupy.empty((n, words), np.uint32)
     shared = cupy.zeros((n, n), np.uint64)
     set_bits, count = (gather.match_kernel(name, ids[0]) for name in ("set_bits", "count_shared"))

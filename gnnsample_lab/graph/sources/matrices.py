@@ -50,7 +50,7 @@ def dense(archive: tables.Archive, name: str, num_rows: int, num_columns: int) -
     what = {"attr": "features"}.get(name, name)
     node_data.count(num_rows * num_columns, what, archive.path)
     column = archive.integers(f"{name}_indices", None, below=num_columns)
-    values = archive.read(f"{name}_data")
+    values = archive.read(f"{name}_data", dtype=np.float32)
     tables.check_shape(values, (len(column),), f"array '{name}_data' of {archive.path}")
     matrix = np.zeros((num_rows, num_columns), dtype=np.float32)
     np.add.at(matrix, (rows(archive, f"{name}_indptr", num_rows, len(column)), column), values)

@@ -181,7 +181,7 @@ def _read_csv(raw: Path, meta: OgbInfo) -> _Parts:
     feat = None
     path = raw / "node-feat.csv.gz"
     if meta.has_features or path.is_file():
-        feat = tables.numbers(path, rows=num_nodes).astype(np.float32)
+        feat = tables.as_float32(tables.numbers(path, rows=num_nodes), str(path))
     return edges[:, 0], edges[:, 1], num_nodes, feat
 
 

@@ -97,7 +97,8 @@ def _features(path: Path) -> np.ndarray:
             )
         node_data.count(num_rows * num_columns, "features", path)
         matrix = np.zeros((num_rows, num_columns), dtype=np.float32)
-        np.add.at(matrix, (np.repeat(np.arange(num_rows), np.diff(indptr)), indices), data.astype(np.float32))
+        data = tables.as_float32(data, f"numbers of {path}")
+        np.add.at(matrix, (np.repeat(np.arange(num_rows), np.diff(indptr)), indices), data)
         if not np.isfinite(matrix).all():
             raise ValueError("its numbers must be finite")
         return matrix

@@ -36,7 +36,9 @@ def read(path: Path, *, undirected: bool = True, name: str | None = None) -> Gra
         CorruptDataError: empty, cut off, damaged, or not a list of integer pairs; names the file and the line.
     """
     edges = tables.integers(path, 2, sep=r"\s+", spare=True)
-    if edges.size and int(edges.min()) < 0:
+    if not edges.size:
+        raise CorruptDataError(f"edge list {path} is empty: no line names an edge")
+    if int(edges.min()) < 0:
         raise CorruptDataError(f"ids of edge list {path} must not be negative (got {int(edges.min())})")
     src, dst, num_nodes = _compact(edges[:, 0], edges[:, 1])
     if undirected:
@@ -45,8 +47,6 @@ def read(path: Path, *, undirected: bool = True, name: str | None = None) -> Gra
 
 
 def _compact(src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    if len(src) == 0:
-        return src, dst, 0
     high = int(max(src.max(), dst.max()))
     if high < 4 * len(src) + 1024:  # a table of all ids is smaller than sorting the ids
         present = np.zeros(high + 1, dtype=bool)

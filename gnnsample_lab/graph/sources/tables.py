@@ -25,6 +25,7 @@ from typing import IO, Any
 import numpy as np
 
 from gnnsample_lab.files import CorruptDataError, reading, reserve
+from gnnsample_lab.graph import checks
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _NAN = ["nan", "NaN", "NAN"]
@@ -94,6 +95,15 @@ def numbers(path: Path, *, rows: int, empty_is_nan: bool = False) -> np.ndarray:
             raise CorruptDataError(f"{path}{line} column {wrong + 1} must hold numbers")
         _check_rows(path, len(frame), rows)
         return frame.to_numpy()
+
+
+def as_float32(values: np.ndarray, where: str) -> np.ndarray:
+    """``values`` as features are kept, converted piece by piece; a warning says where whole numbers are rounded.
+
+    Raises:
+        CorruptDataError: a finite number that 32 bits do not hold; names ``where``.
+    """
+    return checks.as_float32(values, where, CorruptDataError)
 
 
 def line_of(path: Path, row: int, *, skip: int = 0) -> int:
@@ -247,7 +257,8 @@ def _ragged_line(path: Path, has_header: bool = False) -> str | None:
 
 
 def npy(path: Path, *, dtype: Any = None) -> np.ndarray:
-    """The array of a ``.npy`` file, converted to ``dtype`` piece by piece where one is given.
+    """The array of a ``.npy`` file, converted to ``dtype`` piece by piece where one is given; to float32 as by
+    :func:`as_float32`.
 
     Raises:
         FileNotFoundError, CorruptDataError: naming the file; the latter too for arrays of Python objects.
@@ -272,7 +283,8 @@ class Archive:
         Args:
             name: without ``.npy``.
             below: the array must hold integers of at least 0 and below this.
-            dtype: convert to it, piece by piece; integers only with ``below``, so that nothing wraps.
+            dtype: convert to it, piece by piece; integers only with ``below``, so that nothing wraps, and to float32 as
+                by :func:`as_float32`.
             scratch: folder for arrays above 2 GiB, which are mapped from a file there that nobody else sees.
             kinds: NumPy's letters of the dtypes that are allowed.
         """
@@ -351,6 +363,22 @@ def _read_array(
             flat: np.ndarray = np.memmap(handle, dtype=target, mode="w+", shape=(count,))
     else:
         flat = np.empty(count, dtype=target)
+    parts = _parts(stream, count, stored, where, below)
+    if target == np.float32:
+        checks.fill_float32(flat, parts, where, CorruptDataError)
+    else:
+        done = 0
+        for part in parts:
+            flat[done : done + len(part)] = part
+            done += len(part)
+    if not count:
+        stream.read(1)  # so that an archive's checksum is compared
+    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+
+def _parts(
+    stream: IO[bytes], count: int, stored: np.dtype[Any], where: str, below: int | None
+) -> Iterator[np.ndarray]:
     done, step = 0, max(1, _CHUNK_BYTES // max(1, stored.itemsize))
     while done < count:
         want = min(step, count - done) * stored.itemsize
@@ -365,8 +393,5 @@ def _read_array(
                 raise CorruptDataError(
                     f"{where} must hold ids in [0, {below}) (got {int(part[first])} at position {done + first})"
                 )
-        flat[done : done + len(part)] = part
+        yield part
         done += len(part)
-    if not count:
-        stream.read(1)  # so that an archive's checksum is compared
-    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)

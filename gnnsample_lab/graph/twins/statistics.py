@@ -1,7 +1,8 @@
 """Statistics of a graph: what its twin is made from, as a dict that fits in a JSON file and shows no edge.
 
 ========================  =======================================================================================
-``num_nodes, num_edges``  vertices, and directed edges without self-loops and repeats
+``num_nodes, num_edges``  vertices, and directed edges without self-loops and repeats: one or two for each link of the
+                          skeleton, always two where ``directed`` is False
 ``directed``              False where every edge has its reverse
 ``degrees``               ``[[degree, vertices], ...]`` of the undirected skeleton, ascending
 ``clustering``            mean local clustering by bin of degree (:func:`.plan.bin_of`), 64 numbers
@@ -67,7 +68,7 @@ def check_statistics(value: Any) -> dict[str, Any]:
     if not isinstance(value.get("name", ""), str):
         raise _fail("name", "a string", value["name"])
     n = _whole(value, "num_nodes", 0, _MAX)
-    _whole(value, "num_edges", 0, 2**62)
+    edges = _whole(value, "num_edges", 0, 2**62)
     if not isinstance(value.get("directed"), bool):
         raise ValueError(f"statistics['directed'] must be True or False (got {shown(value.get('directed'))})")
     degrees = _integers(value, "degrees", (None, 2), 0, 2**40)
@@ -77,8 +78,12 @@ def check_statistics(value: Any) -> dict[str, Any]:
         raise ValueError(
             f"statistics['degrees'] must count num_nodes = {n} vertices of fewer than {n} neighbours"
         )
-    if int(sum(d * c for d, c in degrees.tolist())) % 2:
+    ends = int(sum(d * c for d, c in degrees.tolist()))
+    if ends % 2:
         raise ValueError("statistics['degrees'] must have an even sum: each link has two ends")
+    if not (ends // 2 if value["directed"] else ends) <= edges <= ends:
+        least = f"from {ends // 2} to " if value["directed"] else ""
+        raise _fail("num_edges", f"{least}{ends}, by the degrees", edges)
     _reals(value, "clustering", BINS, 0, 1)
     _integers(value, "cliques", (BINS,), 0, ONE)
     _whole(value, "clique_share", 1, ONE)

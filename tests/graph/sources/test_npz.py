@@ -310,6 +310,48 @@ def test_coauthor_that_disagrees_with_itself(tmp_path, changes, match):
     assert path.name in str(caught.value)
 
 
+def write_features(folder, kind, feat):
+    """A data set of that kind with these features of four vertices; its name."""
+    if kind == "reddit":
+        write_reddit(folder / kind)
+        change_npz(folder / kind / "reddit_data.npz", feature=feat)
+    elif kind == "flickr":
+        write_graphsaint(folder / kind, CLASSES)
+        np.save(folder / kind / "feats.npy", feat)
+    else:
+        path = folder / "physics" / "ms_academic_phy.npz"
+        write_coauthor(path)
+        if kind == "dense":
+            change_npz(path, attr_matrix=feat, **dict.fromkeys(["attr_data", "attr_shape"]))
+        else:
+            change_npz(
+                path, attr_data=feat.ravel(), attr_shape=np.array([4, 2]),
+                attr_indptr=np.arange(0, 9, 2), attr_indices=np.array([0, 1] * 4),
+            )  # fmt: skip
+        return "physics"
+    return kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("reddit", r"'feature' of .*reddit_data\.npz"), ("flickr", r"feats\.npy"),
+        ("dense", r"'attr_matrix' of .*ms_academic_phy\.npz"), ("rows", r"'attr_data' of .*ms_academic_phy\.npz"),
+    ],
+)  # fmt: skip
+def test_features_that_32_bits_do_not_hold_are_named(tmp_path, kind, where):
+    """They became infinite, and whole numbers others, without a word."""
+    feat = np.array([[1, 2], [3, np.inf], [5, 6], [7, 1e39]])
+    with pytest.raises(CorruptDataError, match=rf"{where} must fit 32 bits .got 1e\+39.; remove"):
+        load(write_features(tmp_path / "far", kind, feat), tmp_path / "far")
+    whole = np.full((4, 2), 2**24 + 1)
+    with pytest.warns(
+        UserWarning, match=rf"{where}: whole numbers beyond 2..24 are rounded .*16777217 among"
+    ):
+        g = load(write_features(tmp_path / "whole", kind, whole), tmp_path / "whole")
+    assert g.feat.tolist() == [[2**24] * 2] * 4
+
+
 def test_arrays_in_column_order_are_read_as_they_are(tmp_path):
     write_reddit(tmp_path / "reddit")
     feat = np.arange(8.0).reshape(4, 2)

@@ -261,6 +261,44 @@ def test_binary_contents_that_disagree_are_an_error(tmp_path, ogb_folders, chang
         load("ogbn-papers100M", tmp_path)
 
 
+def change_features(folder, feat):
+    with np.load(folder / "raw" / "data.npz") as stored:
+        arrays = dict(stored)
+    np.savez(folder / "raw" / "data.npz", **{**arrays, "node_feat": feat})
+
+
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_features_that_32_bits_do_not_hold_are_named(tmp_path, ogb_folders, is_binary, monkeypatch):
+    monkeypatch.setattr(tables, "_CHUNK_BYTES", 50)
+    name, file = ("ogbn-papers100M", "data") if is_binary else ("ogbn-arxiv", "node-feat")
+    folder = tmp_path / "ogb" / name.replace("-", "_")
+    (ogb_folders.binary if is_binary else ogb_folders.node_property)(folder)
+
+    def write(feat):
+        if is_binary:
+            change_features(folder, feat)
+        else:
+            ogb_folders.write_csv(folder / "raw" / "node-feat.csv.gz", feat)
+
+    feat = np.ones((30, 3))
+    feat[20] = np.nan, np.inf, 1e38
+    write(feat)
+    assert np.array_equal(load(name, tmp_path).feat, feat.astype(np.float32), equal_nan=True)
+    feat[29, 1] = 1e39
+    write(feat)
+    with pytest.raises(
+        CorruptDataError, match=rf"raw/{file}\.\S+ must fit 32 bits .got 1e\+39.; remove .* to download"
+    ):
+        load(name, tmp_path)
+    whole = np.full((30, 3), 2**24 + 1)
+    write(whole)
+    with pytest.warns(
+        UserWarning, match=rf"raw/{file}\..*: whole numbers .* rounded .*16777217 among"
+    ) as told:
+        assert load(name, tmp_path).feat[0, 0] == 2**24
+    assert len(told) == 1
+
+
 def test_a_cut_off_binary_folder_is_an_error(tmp_path, ogb_folders):
     folder = tmp_path / "ogb" / "ogbn_papers100M"
     ogb_folders.binary(folder)

@@ -153,6 +153,23 @@ def test_files_that_disagree_are_errors_that_name_them(tmp_path, planetoid_files
         load("cora", tmp_path)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.int64])
+def test_features_that_32_bits_do_not_hold_are_named(tmp_path, planetoid_files, dtype):
+    import scipy.sparse
+
+    stored = scipy.sparse.csr_matrix(rows(3).astype(dtype))
+    stored.data[4] = 1e39 if dtype is np.float64 else 2**24 + 1
+    planetoid_files.write(tmp_path / "cora", "cora", tx=pickle.dumps(stored, 2))
+    if dtype is np.float64:
+        with pytest.raises(
+            CorruptDataError, match=r"numbers of .*ind\.cora\.tx must fit 32 bits .got 1e\+39"
+        ):
+            load("cora", tmp_path)
+    else:
+        with pytest.warns(UserWarning, match=r"ind\.cora\.tx: whole numbers .* rounded .*16777217 among"):
+            assert load("cora", tmp_path).feat.max() == 2**24
+
+
 @pytest.mark.parametrize("what, change", [
     ("indices", lambda s: {**s, "indices": s["indices"] + 5}),
     ("indptr", lambda s: {**s, "indptr": s["indptr"][::-1].copy()}),

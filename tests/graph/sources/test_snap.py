@@ -92,9 +92,14 @@ def test_a_changed_list_is_read_again(tmp_path):
     assert load("snap:toy", tmp_path, undirected=False).num_edges == 2
 
 
-def test_an_empty_list_is_an_empty_graph(tmp_path):
-    g = snap_source.read(write(tmp_path, "# nothing\n"))
-    assert (g.num_nodes, g.num_edges, g.max_in_degree) == (0, 0, 0)
+@pytest.mark.parametrize("text", ["", "\n", "\n \n\n", "# nothing\n", " # a\n\n# b\n"])
+def test_a_list_without_edges_is_empty(tmp_path, text):
+    """Blank lines and comments alone are no more of a list than no byte at all."""
+    path = write(tmp_path, text)
+    (tmp_path / "toy.txt.gz").write_bytes(gzip.compress(text.encode()))
+    for path in (tmp_path / "toy.txt", tmp_path / "toy.txt.gz"):
+        with pytest.raises(CorruptDataError, match=rf"{path.name} is empty"):
+            snap_source.read(path)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,11 @@ def test_directed_graphs_state_reciprocity_and_in_shares():
     assert found["directed"]
     assert found["num_edges"] == 10
     assert found["direction"]["reciprocity"] == round(ONE / 9)
+    for wrong in (8, 19):  # nine links make 9 to 18 edges
+        with pytest.raises(
+            ValueError, match=rf"'num_edges'. must be from 9 to 18, by the degrees .got {wrong}"
+        ):
+            check_statistics({**found, "num_edges": wrong})
     roles = found["direction"]["roles"]
     # One points and has one link back, eight are pointed to alone, and vertex 9 does both.
     hub, leaf, mutual = octave_of(9) * ROLES + 1, ROLES - 1, 3
@@ -99,7 +104,7 @@ def test_directed_graphs_state_reciprocity_and_in_shares():
     ("key", "wrong"),
     [
         ("format", 2), ("num_nodes", -1), ("num_nodes", 401), ("num_nodes", 4.5), ("num_nodes", True),
-        ("num_edges", None), ("directed", 1), ("directed", True), ("name", 3),
+        ("num_edges", None), ("num_edges", 0), ("num_edges", 2**40), ("directed", 1), ("directed", True), ("name", 3),
         ("degrees", [[1, 2], [1, 3]]), ("degrees", [[3, 400], [2, 0]]), ("degrees", "abc"), ("degrees", [[1]]),
         ("degrees", [[400, 400]]), ("degrees", [[1, 399], [2, 1]]), ("degrees", [[1.5, 400]]), ("degrees", None),
         ("clustering", [0.5] * 63), ("clustering", [2.0] * 64), ("clustering", [float("nan")] * 64),
