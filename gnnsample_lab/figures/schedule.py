@@ -557,8 +557,9 @@ def schedule_pipelining(sweep: ScheduleSweep) -> go.Figure:
             x=names,
             y=[row["speedup"] for row in rows],
             text=[f"{row['speedup']:.2f}×" for row in rows],
-            textposition="outside",
-            cliponaxis=False,
+            textposition="inside",  # above the bar stands the ceiling
+            insidetextanchor="middle",
+            textfont={"color": palette.INK},
             marker={"color": palette.MODELLED, "line": {"width": 0}},
             hovertemplate="%{x} GPUs<br>%{y:.2f} times as fast<extra></extra>",
         )
