@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
+import time
 from collections import Counter, OrderedDict
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +16,14 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab import FeatureCache, Graph, NeighborSampler, make_model
+from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.graph.errors import CorruptDataError
 from gnnsample_lab.pipeline import checkpoint
 from gnnsample_lab.pipeline.exchange import Gradients
 from gnnsample_lab.pipeline.features import CachedSource
 from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.systems import ranks as several
+from tests.distributed.conftest import left_after
 from tests.pipeline.conftest import learnable_graph
 
 torch = pytest.importorskip("torch")
@@ -225,6 +230,46 @@ def test_a_resumed_run_ends_as_one_that_was_not_interrupted(graph, tmp_path, mon
     assert more.resumed == 15 and more.batch_ids == list(range(20))
     with pytest.raises(ValueError, match="epochs must be more"):
         lab.train(graph, resume=file, **options)
+
+
+class DiesOnce(torch.nn.Module):
+    """Rank 1 is killed at its eighth step, if nobody was before."""
+
+    def __init__(self, died: Path) -> None:
+        super().__init__()
+        self.model, self.died, self.steps = make_model("sage", 10, 16, 4, 2), str(died), 0
+
+    def forward(self, blocks: Any, x: Any) -> Any:
+        self.steps += 1
+        among = torch.distributed.is_initialized() and torch.distributed.get_rank()
+        if among == 1 and self.steps == 8 and not Path(self.died).exists():
+            Path(self.died).write_text(str(time.monotonic()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.model(blocks, x)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("executor", ["serial", "overlapped"])
+def test_ranks_of_which_one_was_lost_go_on_from_the_last_checkpoint(graph, pair, tmp_path, executor):
+    """Ranks that share every mini-batch, in the middle of an epoch; those of the factored design: test_factored."""
+    file, model = tmp_path / "checkpoint.pt", DiesOnce(tmp_path / "died")
+    options = {**QUICK, "epochs": 3, "evaluate": False}
+    expected = lab.train(graph, copy.deepcopy(model), **options)
+    pair.run(ready)
+    pids = list(pair.pids)
+    given = {**options, "ranks": pair, "executor": executor}
+    with pytest.raises(RankError, match="rank 1 failed in stage 'train'.*SIGKILL"):
+        lab.train(graph, copy.deepcopy(model), checkpoint=file, checkpoint_steps=2, **given)
+    assert not left_after(pids)
+    assert time.monotonic() - float((tmp_path / "died").read_text()) < 30
+    found = lab.train(graph, copy.deepcopy(model), resume=file, **given)
+    assert found.resumed == 6
+    assert found.batch_ids == expected.batch_ids == list(range(15)), "each once"
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+def ready(rank: Any) -> None:
+    rank.barrier()
 
 
 @pytest.mark.exhaustive
