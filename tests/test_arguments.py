@@ -1577,9 +1577,8 @@ def test_nothing_public_is_missing_in_the_table() -> None:
         # Applications override functions of SamplingApp, which the library calls.
         known = {m for m, _ in _methods(lab.SamplingApp)} if name.startswith("apps.") else set()
         if isinstance(kind, type) and name not in ("SamplingApp", "SamplingType"):
-            known |= (
-                {"layer_probability"} if name.startswith("apps.") else set()
-            )  # asked by AppResult.adjacency
+            # Asked by AppResult.adjacency and AppResult.transits.
+            known |= {"layer_probability", "kept_transits"} if name.startswith("apps.") else set()
             missing += [
                 f"{name}.{m}"
                 for m, _ in _methods(kind)
