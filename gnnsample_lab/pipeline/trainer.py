@@ -416,6 +416,8 @@ class Trainer:
         """
         steps = zip(self.batch_ids[self.resumed :], self.losses[self.resumed :], strict=True)
         ids = sorted(batch_id for batch_id, loss in steps if math.isnan(loss))
+        if not ids:
+            return 0
         label, of_epoch, count = to_host(self.graph.label), -(-len(self.seeds) // self.batch_size), 0
         for number, some in groupby(ids, lambda batch_id: batch_id // of_epoch):
             epoch = self.sampler.epoch(self.seeds, self.batch_size, epoch=number)
