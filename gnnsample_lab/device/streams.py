@@ -557,14 +557,18 @@ def own_torch_stream(priority: int = 0) -> Any:
 
 
 _own: list[Any] = []
-_idle: dict[int, list[Any]] = {}
-"""Streams that nobody has borrowed now, by GPU."""
+_idle: dict[tuple[int, int], list[Any]] = {}
+"""Streams that nobody has borrowed now, by GPU and priority."""
 
 
 @contextlib.contextmanager
-def borrowed_torch_stream() -> Iterator[Any]:
-    """A stream for torch that nobody else uses while the block runs. All its work must be ordered by then."""
-    stream, idle = _idle_torch_stream()
+def borrowed_torch_stream(priority: int = 0) -> Iterator[Any]:
+    """A stream for torch that nobody else uses while the block runs. All its work must be ordered by then.
+
+    Args:
+        priority: as of :func:`own_torch_stream`.
+    """
+    stream, idle = _idle_torch_stream(priority)
     try:
         yield stream
     finally:
@@ -581,15 +585,15 @@ def lent_torch_stream(owner: Any) -> Any:
     return stream
 
 
-def _idle_torch_stream() -> tuple[Any, list[Any]]:
+def _idle_torch_stream(priority: int = 0) -> tuple[Any, list[Any]]:
     """A stream that nobody uses now, and the list that it goes back to."""
     import torch
 
-    idle = _idle.setdefault(torch.cuda.current_device(), [])
+    idle = _idle.setdefault((torch.cuda.current_device(), priority), [])
     try:
         return idle.pop(), idle  # one step for other threads, too
     except IndexError:
-        return own_torch_stream(), idle
+        return own_torch_stream(priority), idle
 
 
 class torch_stream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.device import rows, streams
 from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES, WANTED_ROWS
 
-from .gpu.arena import Lazily
+from .gpu.arena import Lazily, Made
 from .types import Block, MiniBatch
 
 
@@ -174,14 +174,15 @@ class ArenaTensors:
 class ArenaTorchBlock(Lazily, TorchBlock):
     """The block of a hop as tensors in an arena (:class:`ArenaTensors`)."""
 
-    _makers: ClassVar = {
-        "src": lambda block: block.arena.ids(block.hop + 1),
-        "dst": lambda block: block.arena.ids(block.hop),
-        "indptr": lambda block: block.arena.offsets(block.hop),
-        "indices": lambda block: block.arena.local_ids(block.hop),
-        "edge_positions": lambda block: block.arena.positions(block.hop),
-        "edge_index": lambda block: block.arena.edge_index(block.hop),
-    }
+    arena: ArenaTensors
+    hop: int
+
+    src = Made(lambda block: block.arena.ids(block.hop + 1))
+    dst = Made(lambda block: block.arena.ids(block.hop))
+    indptr = Made(lambda block: block.arena.offsets(block.hop))
+    indices = Made(lambda block: block.arena.local_ids(block.hop))
+    edge_positions = Made(lambda block: block.arena.positions(block.hop))
+    edge_index = Made(lambda block: block.arena.edge_index(block.hop))
 
     @classmethod
     def at(cls, tensors: ArenaTensors, hop: int) -> ArenaTorchBlock:
@@ -197,14 +198,16 @@ class ArenaTorchBlock(Lazily, TorchBlock):
 class ArenaTorchBatch(Lazily, TorchBatch):
     """A mini-batch as tensors in an arena."""
 
-    _makers: ClassVar = {
-        "node_ids": lambda batch: batch.arena.node_ids,
-        "seeds": lambda batch: batch.node_ids[: batch.arena.arena.levels[0]],
-        "seed_inverse": lambda batch: batch.arena.seed_inverse,
-        "blocks": lambda batch: tuple(
+    arena: ArenaTensors
+
+    node_ids = Made(lambda batch: batch.arena.node_ids)
+    seeds = Made(lambda batch: batch.node_ids[: batch.arena.arena.levels[0]])
+    seed_inverse = Made(lambda batch: batch.arena.seed_inverse)
+    blocks = Made(
+        lambda batch: tuple(
             ArenaTorchBlock.at(batch.arena, hop) for hop in reversed(range(len(batch.arena.arena.edges)))
-        ),
-    }
+        )
+    )
 
 
 def _arena_of(batch: MiniBatch) -> ArenaTensors | None:

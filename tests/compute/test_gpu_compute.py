@@ -457,7 +457,8 @@ def test_sums_by_shares_keep_what_is_no_number():
             cupy.asarray, (indptr, first, x, scores, np.ascontiguousarray(target[:, :1]))
         )
         indices, of = cupy.asarray(np.concatenate(rows).astype(np.int32)), cupy.asarray(piece_row)
-        edges, parts = (pointer(run), pointer(indices), pointer(pieces)), (pointer(partial), pointer(scales))
+        edges = pointer(run), pointer(run[1:]), pointer(indices), pointer(pieces)
+        parts = pointer(partial), pointer(scales)
         read = pointer(given), pointer(None), pointer(scored), pointer(goal)
         sizes = np.uint32(1), np.uint32(columns)
         function("inference/row_sums.cu", "piece_sums", macros)(
@@ -470,8 +471,8 @@ def test_sums_by_shares_keep_what_is_no_number():
         function("inference/row_sums.cu", "row_sums", macros)(
             (1, 1), (256,),
             (
-                *edges, pointer(None), *read, pointer(logs), *parts, pointer(out), pointer(None), pointer(None),
-                np.uint64(len(rows)), *(np.uint64(columns),) * 2, np.uint64(0), np.uint32(1), np.uint32(columns),
+                pointer(run), *edges, pointer(None), *read, pointer(logs), *parts, pointer(None), pointer(out),
+                *(pointer(None),) * 2, np.uint64(len(rows)), *(np.uint64(columns),) * 2, np.uint64(0), *sizes,
                 np.uint32(columns), np.uint32(length), np.uint32(0), np.uint32(0), np.float32(0.2),
             ),
         )  # fmt: skip

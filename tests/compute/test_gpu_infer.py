@@ -11,7 +11,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.compute.inference import sums
 from gnnsample_lab.compute.inference.infer import Inference
 from gnnsample_lab.compute.inference.messages import columns_of
-from gnnsample_lab.compute.inference.sums import Scale, Sums, Topology, per_head, whole
+from gnnsample_lab.compute.inference.sums import Scale, Sums, Topology, begun, per_head, whole
 from gnnsample_lab.compute.models import models
 from tests.compute.test_infer import (
     BUDGETS,
@@ -134,6 +134,7 @@ def test_rows_of_host_memory_are_read_once(name, middle, middle_on_gpu, monkeypa
     run.run()
     assert sum(moved) == middle.feat.nbytes == run.layers[0].read_bytes
     assert run.layers[0].score_bytes == 0 and run.layers[0].plan.passing
+    assert run.layers[0].plan.early == (name != "gat"), "sums begin before all rows are there"
     assert run.layers[0].ranges == 1 and len([size for size in moved if size]) >= 2
 
 
@@ -225,6 +226,16 @@ def test_sums_of_every_width(dtype, sent):
                 grown[device, begin] = columns.cut(out).cpu()
                 at_once = whole(topology, begin, end, message, columns, scale, False).cpu()
                 assert torch.allclose(at_once, grown["cpu", begin], rtol=1e-4, atol=1e-4), (scaled, begin)
+                for cut in (0, 33, N // 2, N) if device == "cuda" and scaled != "softmax" else ():
+                    there = torch.full_like(message, torch.nan)
+                    there[:cut] = message[:cut]
+                    early = begun(topology, cut, there, columns, scale, torch.full_like(message, torch.nan))
+                    for mean in (False, True):
+                        one, two = (
+                            whole(topology, begin, end, message, columns, scale, mean, None, given)
+                            for given in (None, early)
+                        )
+                        assert torch.allclose(one, two, rtol=1e-4, atol=1e-4), (scaled, begin, cut, mean)
         for begin in (0, 5):
             assert torch.allclose(grown["cpu", begin], grown["cuda", begin], rtol=1e-4, atol=1e-4), (
                 scaled,

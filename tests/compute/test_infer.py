@@ -200,10 +200,11 @@ def test_heads_weigh_rows_where_messages_are_much_wider(last):
 
 def test_pieces_of_long_rows():
     indptr = torch.tensor([0, 0, 700, 956, 1213])
-    pieces = Pieces.of(indptr, 1213)
+    edges = indptr.diff()
+    pieces = Pieces.of(edges, 1213)
     assert pieces.length == 256
     assert pieces.first.tolist() == [0, 0, 3, 3, 5] and pieces.row.tolist() == [1, 1, 1, 3, 3]
-    assert Pieces.of(indptr, 1 << 30).length == 4096 and Pieces.of(indptr, 1 << 30).count == 0
+    assert Pieces.of(edges, 1 << 30).length == 4096 and Pieces.of(edges, 1 << 30).count == 0
 
 
 @pytest.mark.parametrize("name", ["sage", "gat"])
@@ -657,7 +658,7 @@ def test_bad_arguments():
 def test_a_plan_never_exceeds_the_budget():
     """Counted from the plan's own sizes: tables, sums, buffers and temporary rows together."""
     rng = np.random.default_rng(0)
-    kinds = set()
+    kinds, begun = set(), set()
     for _ in range(2000):
         n = int(rng.integers(1, 10**6))
         w = Widths(
@@ -666,8 +667,9 @@ def test_a_plan_never_exceeds_the_budget():
             heads=int(rng.integers(0, 9)),
         )
         free, on_device = float(10 ** rng.uniform(5, 10)), bool(rng.integers(0, 2))
+        overlaps = bool(rng.integers(0, 2))
         try:
-            p = plan(n, w, free, on_device)
+            p = plan(n, w, free, on_device, overlaps=overlaps)
         except MemoryError:
             assert free < 4 * n * (w.read + w.sent + w.root + w.result + 2 * w.heads) + 1e7
             continue
@@ -676,15 +678,20 @@ def test_a_plan_never_exceeds_the_budget():
         if p.passing:
             assert not on_device
             used += 4 * n * (w.sent + w.root) + max(p.slice_rows * w.slice_bytes, chunk)
+            used += p.early * n * (4 * w.sent + 8)
         elif p.resident:
             used += 4 * n * ((0 if on_device else w.read) + w.sent) + max(p.slice_rows * w.slice_bytes, chunk)
         else:
             used += chunk + p.rows * 4 * (w.sent + w.root) + p.slice_rows * w.slice_bytes
         assert used <= free
         assert 1 <= p.slice_rows <= n and 1 <= p.rows <= n and p.chunk_rows >= 1
+        if p.early:  # the cut between the sums' halves is the end of a chunk that is not the last
+            assert p.passing and overlaps and not w.heads and 4 * p.chunk_rows <= n
+            begun.add(p.keeps)
         kinds.add((p.resident, p.keeps, p.rows < n))
     # Sums grow chunk by chunk only where not even the messages of all vertices fit.
     assert kinds == {(True, True, False), (True, False, False), (False, False, True)}
+    assert True in begun, "sums begin before the last rows"
 
 
 def test_chunks_cover_a_table_in_order():
@@ -750,6 +757,65 @@ def test_pageable_rows_pass_through_slots(monkeypatch):
         assert Event.recorded == 10 + 1 + 1
     finally:
         tables._staging.cache_clear()
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_work_on_a_chunk_waits_for_no_later_chunk(locked, monkeypatch):
+    """An event is recorded on the stream of a chunk's copy before that stream gets the copy of another chunk."""
+    from concurrent.futures import Future
+
+    from gnnsample_lab.compute.inference import tables
+
+    class Stream:
+        def __init__(self) -> None:
+            self.log: list[tuple[str, Any]] = []
+
+        def wait_stream(self, other: Any) -> None:
+            self.log.append(("wait stream", other))
+
+        def wait_event(self, event: Any) -> None:
+            self.log.append(("wait", event.stands))
+
+        def synchronize(self) -> None:
+            pass
+
+    class Event:
+        stands: Any = None
+
+        def record(self, stream: Stream) -> None:
+            self.stands = next((what for name, what in reversed(stream.log) if name == "copy"), None)
+            stream.log.append(("record", self.stands))
+
+    main, copying = Stream(), [Stream() for _ in range(1 if locked else tables.BUFFERS)]
+    table, rows = np.arange(40, dtype=np.float32).reshape(20, 2), 3
+    bounds = [(at, min(at + rows, 20)) for at in range(0, 20, rows)]
+
+    def send(source: np.ndarray, address: int, stream: Stream) -> list[Any]:
+        stream.log.append(("copy", int(source[0, 0]) // 2))
+        if locked:
+            return []
+        part: Future[None] = Future()
+        part.set_result(None)
+        return [part]
+
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda shape, dtype, device: empty(shape, dtype=dtype))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: main)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(tables, "Staged", lambda *_: send)
+    chunks = tables.Rows(table, "cuda")._copies_on(copying, send if locked else None, table, bounds, rows)
+    for begin, _, _ in chunks:
+        assert main.log[-1] == ("wait", begin), "work waits for its own chunk alone"
+        main.log.append(("copy", f"work on {begin}"))
+    for stream in copying:
+        mine = [(name, what) for name, what in stream.log if name in ("copy", "record")]
+        assert [name for name, _ in mine] == ["copy", "record"] * (len(mine) // 2)
+    copies = [(begin, stream) for stream in copying for name, begin in stream.log if name == "copy"]
+    assert sorted(begin for begin, _ in copies) == [begin for begin, _ in bounds]
+    for begin, stream in copies:
+        before = stream.log[stream.log.index(("copy", begin)) - 1]
+        wanted = f"work on {begin - 3 * rows}" if begin >= 3 * rows else None
+        assert before == ("wait", wanted), "a buffer is written when the work on what it held is done"
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "gin"])

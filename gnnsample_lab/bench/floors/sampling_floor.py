@@ -20,6 +20,8 @@ TOGETHER = ("captured", "persistent-tile")
 """Strategies that are timed with several mini-batches in a launch."""
 SIZES = {True: (4, 8, 32), False: (2, 4, 8, 16, 32)}
 """Mini-batches in a launch, of a quick and of a full run."""
+MORE, FEW_SEEDS = (64, 128), 256
+"""Of a full run, too, where a mini-batch has so few seeds that 32 of them are too little work for a launch."""
 _ALONE = 8
 """Mini-batches that the host samples one by one."""
 MUCH = 1_000_000
@@ -98,7 +100,7 @@ def _rows(
         s: session.kernel_us(name, batch_size, fanouts, s, PICK, chained=True)
         for s in (*LADDER, *DRAWS_ALONE)
     }
-    sizes = SIZES[session.quick]
+    sizes = SIZES[session.quick] + (MORE if batch_size <= FEW_SEEDS and not session.quick else ())
     together = {s: session.together_us(name, batch_size, fanouts, s, PICK, sizes) for s in TOGETHER}
     rows = [
         _against(base, "latency", floors["latency"], bounds["latency"], alone, LADDER),

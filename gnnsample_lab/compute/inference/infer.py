@@ -28,11 +28,13 @@ from gnnsample_lab.readable import size
 
 from .messages import Columns, columns_of, messages
 from .plan import Plan, Widths, plan
-from .sums import TURN_BYTES, Scale, Sums, Topology, folded, per_head, whole
+from .sums import TURN_BYTES, Early, Scale, Sums, Topology, begun, folded, per_head, whole
 from .tables import Rows, host_table, put
 
 _STEPS = ("message", "root", "update")
 """Methods of a layer that runs in parts (``compute.layers.Layer``)."""
+_EARLY = 0.6
+"""Share of the rows after which sums over their edges begin: half of them and 0.7 were slower or level."""
 _topologies: weakref.WeakKeyDictionary[Graph, dict[str, Topology]] = weakref.WeakKeyDictionary()
 """Views of graphs that lie on the device of their inferences, and what is made of them once."""
 _SMALL_INDPTR, _SMALL_INDICES, _SMALL_WEIGHT = [0, 1, 1, 3], [1, 0, 1], [0.5, 2.0, 1.0]
@@ -60,6 +62,7 @@ def infer(
     leaves the model as it was. If a layer maps rows to fewer columns, it maps them before they are aggregated.
 
     Rows in host memory are read in order and in chunks, each once a layer, and mapped to messages while the next come.
+    On a GPU that has room for it, sums over the edges out of the first rows begin before the last are there.
     If not even the messages of all vertices fit the device, sums grow there chunk by chunk: the edges of a vertex are
     sorted by source, so those from one chunk are a run. If not even the sums fit, vertices are done in ranges, and rows
     are read once per range. A layer of attention whose sums grow needs the scores of all vertices first; for the first
@@ -353,7 +356,8 @@ class Inference:
                 chosen = plan(n, rows, free - self._side_bytes(rows), there, what, stream)
                 if chosen.resident:
                     return rows, chosen
-        return widths, plan(n, widths, free - self._side_bytes(widths), there, what, stream, self.where)
+        left, overlaps = free - self._side_bytes(widths), self.topology.on_gpu
+        return widths, plan(n, widths, left, there, what, stream, self.where, overlaps)
 
     def _side_bytes(self, widths: Widths) -> int:
         """Of the sums of long rows' pieces and of what finds the vertices' turns, on a GPU."""
@@ -361,7 +365,8 @@ class Inference:
             return 0
         floats = max(widths.sent, widths.summed) + 2 * widths.heads
         turns = TURN_BYTES * self.graph.num_nodes * self.topology.has_turns(widths.sent * widths.itemsize)
-        return self.topology.pieces.count * floats * widths.itemsize + turns
+        # Pieces of sums that begin early, and of those that follow.
+        return 2 * self.topology.pieces.count * floats * widths.itemsize + turns
 
     def _row_widths(self, widths: Widths) -> Widths:
         """Of a layer whose heads weigh rows themselves."""
@@ -538,7 +543,11 @@ class Inference:
         assert columns is not None
         x: Any = None
         root: Any = None
-        if chosen.passing:
+        early: Early | None = None
+        if chosen.early:
+            message, root, early = self._overlapped(layer, chosen, widths, columns)
+            scale = Scale(layer.weighted)
+        elif chosen.passing:
             message, root, scale = self._passed(layer, chosen, widths, columns)
         else:
             x = self._load(chosen)
@@ -560,7 +569,7 @@ class Inference:
                 )
                 continue
             fold, after_between = self._fold(layer, own, last) if in_two else (None, False)
-            rows = whole(self.topology, begin, end, message, columns, scale, mean, fold)
+            rows = whole(self.topology, begin, end, message, columns, scale, mean, fold, early)
             if in_two:
                 write(begin, layer.finish(rows, own, mapped), after_between)
             else:
@@ -574,17 +583,53 @@ class Inference:
         n, like = self.graph.num_nodes, {"dtype": self.dtype, "device": self.device}
         message, root = torch.empty((n, widths.sent), **like), torch.empty((n, widths.root), **like)
         scores = _Scores(layer, n) if hasattr(layer, "scores") else None
-        for begin, end, chunk in self.rows.chunks(chosen.chunk_rows):
-            x = chunk.to(self.dtype)
-            part = columns.pad(x) if widths.summed else messages(layer, x, _narrows(layer), columns)
-            message[begin:end] = part
-            root[begin:end] = layer.root(x, columns.cut(part))
+        for begin, _, x in self._passes(layer, chosen, widths, columns, message, root):
             if scores is not None:
                 scores.add(begin, x)
         if scores is None:
             return message, root, Scale(layer.weighted)
         source, target = scores.tables or (message.new_empty((0, widths.heads)),) * 2
         return message, root, Scale(False, source, target, layer.slope)
+
+    def _passes(
+        self, layer: Any, chosen: Plan, widths: Widths, columns: Columns, message: Any, root: Any
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Chunks of rows, after ``message`` and ``root`` have got what is made of them: ``(begin, end, x)``."""
+        for begin, end, chunk in self.rows.chunks(chosen.chunk_rows):
+            x = chunk.to(self.dtype)
+            part = columns.pad(x) if widths.summed else messages(layer, x, _narrows(layer), columns)
+            message[begin:end] = part
+            root[begin:end] = layer.root(x, columns.cut(part))
+            yield begin, end, x
+
+    def _overlapped(
+        self, layer: Any, chosen: Plan, widths: Widths, columns: Columns
+    ) -> tuple[Any, Any, Early]:
+        """As :meth:`_passed`, with sums over the edges out of the first rows, which are made while the others come.
+
+        Sums have a stream of their own: on the one that turns chunks into messages they would hold up the next chunks.
+        """
+        import torch
+
+        n, like = self.graph.num_nodes, {"dtype": self.dtype, "device": self.device}
+        message, root = torch.empty((n, widths.sent), **like), torch.empty((n, widths.root), **like)
+        sums, early = torch.empty((n, widths.sent), **like), None
+        cut = chosen.chunk_rows * math.ceil(_EARLY * n / chosen.chunk_rows)
+        # What is made once a graph is made on this stream, as everything else that outlives the call.
+        self.topology.halves(cut)
+        self.topology.turns(0, n, message)
+        main = torch.cuda.current_stream()
+        with streams.borrowed_torch_stream() as summing:
+            try:
+                for _, end, _ in self._passes(layer, chosen, widths, columns, message, root):
+                    if end == cut:
+                        summing.wait_stream(main)
+                        with torch.cuda.stream(summing):
+                            early = begun(self.topology, cut, message, columns, Scale(layer.weighted), sums)
+            finally:
+                main.wait_stream(summing)
+        assert early is not None
+        return message, root, early
 
     def _fold(self, layer: Any, root: Any, last: bool) -> tuple[Any, bool]:
         """What happens to sums as they are written, and whether that is what happens between layers, too."""

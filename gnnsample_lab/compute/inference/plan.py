@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -17,6 +18,10 @@ _SLICE_BYTES = 512 << 20
 """Temporary rows at a time, at most."""
 _LEAST_ROWS = 256
 """Rows at a time below which another way of working is better."""
+_LEAST_CHUNKS = 4
+"""Chunks from which sums may begin before the last."""
+_CUT_ROW = 16
+"""Bytes of a vertex for where its edges are cut, temporary ones included."""
 _ROW_STATE = 40
 """Bytes of a row's cursors while sums grow, temporary ones included."""
 
@@ -63,6 +68,7 @@ class Plan:
         chunk_rows: rows copied at a time.
         passing: the rows themselves are not kept: messages and what vertices keep of themselves are made of chunks as
             they come, and sums begin when the last has come.
+        early: sums over the edges out of the first chunks begin before that.
     """
 
     resident: bool
@@ -71,6 +77,7 @@ class Plan:
     slice_rows: int
     chunk_rows: int
     passing: bool = False
+    early: bool = False
 
 
 def plan(
@@ -81,6 +88,7 @@ def plan(
     what: str = "layer 0",
     stream: bool = False,
     where: str = "on the device",
+    overlaps: bool = False,
 ) -> Plan:
     """The plan of one layer.
 
@@ -92,6 +100,7 @@ def plan(
         what: the layer, for the message.
         stream: do not keep the rows that are read, even if all of them would fit.
         where: they are free, for the message.
+        overlaps: whether the device can sum while it gets rows, which takes a table of sums.
 
     Raises:
         MemoryError: not even a single vertex' sums fit.
@@ -120,12 +129,14 @@ def plan(
     fixed = scores + size * n * ((0 if on_device else w.read) + (w.sent if w.sent_apart else 0))
     if not on_device:
         passed = scores + size * n * (w.sent + w.root)
-        for keeps in (True, False):
-            room = free - passed - keeps * result
+        for keeps, early in itertools.product((True, False), (True, False)):
+            room = free - passed - keeps * result - early * n * (w.sent * size + _CUT_ROW)
             chunk = chunk_for(room)
             slices = rows_for(w.slice_bytes, room, at_once)
+            if early and (slices < n or chunk > n // _LEAST_CHUNKS or not overlaps or w.heads):
+                continue
             if slices >= min(n, _LEAST_ROWS) and chunk * (chunk_row + chunk_temporary) <= room:
-                return Plan(True, keeps, n, slices, chunk, passing=True)
+                return Plan(True, keeps, n, slices, chunk, passing=True, early=early)
     for keeps in () if stream else (True, False):
         room = free - fixed - keeps * result
         chunk = chunk_for(room)

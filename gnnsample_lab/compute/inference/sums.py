@@ -62,17 +62,37 @@ class Pieces:
         return len(self.row)
 
     @classmethod
-    def of(cls, indptr: Any, num_edges: int) -> Pieces:
-        """Of the rows ``indptr``, ``int64[N + 1]`` on any device."""
+    def of(cls, edges: Any, num_edges: int) -> Pieces:
+        """Of rows with so many ``edges``, ``int64[N]`` on any device, of a graph of ``num_edges``."""
         import torch
 
         length = max(_LEAST_PIECE, register_tile.power_of_two(-(-num_edges // _MOST_PIECES)))
-        edges = indptr[1:] - indptr[:-1]
         counts = torch.where(edges > length, (edges + length - 1) // length, 0)
-        first = torch.zeros(len(indptr), dtype=torch.int32, device=indptr.device)
+        first = torch.zeros(len(edges) + 1, dtype=torch.int32, device=edges.device)
         first[1:] = counts.cumsum(0)
-        rows = torch.arange(len(counts), dtype=torch.int32, device=indptr.device)
+        rows = torch.arange(len(counts), dtype=torch.int32, device=edges.device)
         return cls(length, first, rows.repeat_interleave(counts))
+
+
+@dataclass(eq=False)
+class Run:
+    """Some edges of each vertex, which lie side by side: ``starts`` and ``stops``, ``int64[N]``, and their pieces."""
+
+    starts: Any
+    stops: Any
+    pieces: Pieces
+
+
+@dataclass(eq=False)
+class Early:
+    """Sums over the edges out of the vertices below ``cut``, made while the messages of the others were on their way.
+
+    Attributes:
+        sums: of all vertices, ``[N, columns.width]``.
+    """
+
+    cut: int
+    sums: Any
 
 
 def by_community(indptr: Any, indices: Any) -> Any:
@@ -122,8 +142,39 @@ class Topology:
     def pieces(self) -> Pieces:
         """Of the long rows, made once."""
         if "pieces" not in self.kept:
-            self.kept["pieces"] = Pieces.of(self.indptr, len(self.indices))
+            self.kept["pieces"] = Pieces.of(self.indptr[1:] - self.indptr[:-1], len(self.indices))
         return self.kept["pieces"]
+
+    def halves(self, cut: int) -> tuple[Run, Run]:
+        """The edges of all vertices out of the vertices below ``cut``, and the others; of the last cut they are kept.
+        On a GPU."""
+        import torch
+
+        known, halves = self.kept.get("halves", (None, None))
+        if known != cut:
+            at = torch.empty_like(self.indptr[1:])
+            with stream_for(at):
+                kernel = function("inference/row_sums.cu", "cut_rows", (("SCALAR", "float"),))
+                args = (
+                    pointer(self.indptr),
+                    pointer(self.indices),
+                    pointer(at),
+                    np.uint64(len(at)),
+                    np.int32(cut),
+                )
+                kernel(blocks_for(len(at), _THREADS), (_THREADS,), args)
+            begins, ends = self.indptr[:-1], self.indptr[1:]
+            halves = tuple(
+                Run(starts, stops, Pieces.of(stops - starts, len(self.indices)))
+                for starts, stops in ((begins, at), (at, ends))
+            )
+            self.kept["halves"] = cut, halves
+        return halves
+
+    @property
+    def run(self) -> Run:
+        """All edges of all vertices."""
+        return Run(self.indptr[:-1], self.indptr[1:], self.pieces)
 
     def has_turns(self, row_bytes: int) -> bool:
         """Whether an order of vertices pays: messages of ``row_bytes`` exceed the L2, and many share one."""
@@ -193,6 +244,7 @@ def whole(
     scale: Scale,
     mean: bool,
     fold: Any = None,
+    early: Early | None = None,
 ) -> Any:
     """Sums (or means) over the edges of the vertices ``begin`` to ``end``: ``[end - begin, heads * size]``.
 
@@ -200,16 +252,30 @@ def whole(
         message: of all vertices, ``[N, columns.width]``, dense.
         columns: of the messages.
         fold: what happens to the sums as they are written (:class:`~gnnsample_lab.compute.layers.Fold`), or None.
+        early: what :func:`begun` has made of some of the edges, on a GPU; the others are added to it.
     """
     import torch
 
     if topology.on_gpu:
         out = message.new_empty((end - begin, columns.heads * columns.size))
-        _RowSums(topology, begin, end, message, columns, scale).write(message, out, mean, fold)
+        _RowSums(topology, begin, end, message, columns, scale, early).write(message, out, mean, fold)
         return out
     total = torch.zeros((end - begin, columns.width), dtype=message.dtype)
     Sums(topology, begin, end, total, columns, scale).add(0, topology.num_nodes, message)
     return folded(topology, begin, end, columns.cut(total), mean, fold)
+
+
+def begun(topology: Topology, cut: int, message: Any, columns: Columns, scale: Scale, sums: Any) -> Early:
+    """Sums of all vertices over the edges out of the first ``cut`` ones, on torch's current stream of a GPU.
+
+    Args:
+        message: as of :func:`whole`; only its first ``cut`` rows are read.
+        scale: nothing or weights. ``sums``: where they go, ``[N, columns.width]``.
+    """
+    padded = Columns(columns.heads, columns.padded, columns.padded)
+    run = topology.halves(cut)[0]
+    _RowSums(topology, 0, topology.num_nodes, message, padded, scale, run=run).write(message, sums)
+    return Early(cut, sums)
 
 
 def per_head(topology: Topology, begin: int, end: int, x: Any, columns: Columns, scale: Scale) -> Any:
@@ -272,12 +338,19 @@ def _lanes(width: int, vec: int) -> tuple[int, int]:
 
 
 class _RowSums:
-    """Sums by ``row_sums.cu`` for the vertices ``begin`` to ``end`` and messages like ``like``."""
+    """Sums by ``row_sums.cu`` for the vertices ``begin`` to ``end`` and messages like ``like``.
+
+    Args:
+        early: sums over some of the edges, to which the others are added. ``run``: the edges to add without it.
+    """
 
     def __init__(
-        self, topology: Topology, begin: int, end: int, like: Any, columns: Columns, scale: Scale
-    ) -> None:
+        self, topology: Topology, begin: int, end: int, like: Any, columns: Columns, scale: Scale,
+        early: Early | None = None, run: Run | None = None,
+    ) -> None:  # fmt: skip
         self.topology, self.begin, self.rows, self.columns = topology, begin, end - begin, columns
+        self.early = None if early is None else early.sums[begin:end]
+        self.run = run or (topology.run if early is None else topology.halves(early.cut)[1])
         self.indptr, self.slope = topology.indptr[begin : end + 1], scale.slope
         self.mode, self.weight = _NONE, None
         self.source = self.target = None
@@ -286,7 +359,7 @@ class _RowSums:
             self.source, self.target = scale.source.contiguous(), scale.target[begin:end].contiguous()
         elif scale.weighted and topology.weight is not None:
             self.mode, self.weight = _WEIGHTS, topology.weight
-        pieces = topology.pieces
+        pieces = self.run.pieces
         self.partial = like.new_empty((pieces.count, columns.width))
         self.scales = like.new_empty((pieces.count if self.mode == _SOFTMAX else 0, columns.heads, 2))
 
@@ -294,7 +367,7 @@ class _RowSums:
         """Sums over all edges to ``out``, ``[rows, heads * size]``, folded."""
         if fold is not None and fold.more is not None:
             raise ValueError("fold must count own rows once (got more)")
-        columns, pieces = self.columns, self.topology.pieces
+        columns, pieces = self.columns, self.run.pieces
         if self.rows == 0 or columns.width == 0:
             return
         own, bias, loop, relu = (None, None, False, False)
@@ -311,7 +384,8 @@ class _RowSums:
             ("SCALAR", scalar_type(x)), ("VEC", vec), ("LANES", lanes), ("UNROLL", _UNROLL), ("COEF", self.mode),
             ("EDGE", int(bool(edge))),
         )  # fmt: skip
-        run = pointer(self.indptr), pointer(self.topology.indices)
+        starts, stops = (pointer(part[self.begin :]) for part in (self.run.starts, self.run.stops))
+        run = starts, stops, pointer(self.topology.indices)
         scores = pointer(x), pointer(self.weight), pointer(self.source), pointer(self.target)
         parts = pointer(self.partial), pointer(self.scales)
         order = self.topology.turns(self.begin, self.begin + self.rows, x)
@@ -330,11 +404,11 @@ class _RowSums:
             function("inference/row_sums.cu", "row_sums", shape)(
                 (*blocks_for(self.rows * _TEAM, _THREADS), tiles), (_THREADS,),
                 (
-                    *run, first_piece, pointer(order), *scores, pointer(log_sum), *parts, pointer(out),
-                    pointer(own), pointer(bias), np.uint64(self.rows), width, np.uint64(out.stride(0)),
-                    np.uint64(0 if own is None else own.stride(0)), heads, np.uint32(columns.size),
-                    np.uint32(columns.padded), np.uint32(pieces.length), np.uint32(2 if loop else mean),
-                    np.uint32(relu), slope,
+                    pointer(self.indptr), *run, first_piece, pointer(order), *scores, pointer(log_sum), *parts,
+                    pointer(self.early), pointer(out), pointer(own), pointer(bias), np.uint64(self.rows), width,
+                    np.uint64(out.stride(0)), np.uint64(0 if own is None else own.stride(0)), heads,
+                    np.uint32(columns.size), np.uint32(columns.padded), np.uint32(pieces.length),
+                    np.uint32(2 if loop else mean), np.uint32(relu), slope,
                 ),
             )  # fmt: skip
 

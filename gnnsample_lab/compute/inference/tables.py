@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import queue
 from collections.abc import Iterator
@@ -76,17 +77,28 @@ class Rows:
             return
         table = self.table if self.table.flags.c_contiguous else np.ascontiguousarray(self.table)
         rows = min(rows, len(table))
-        with borrowed_torch_stream() as copying:
-            yield from self._copies_on(copying, table, bounds, rows)
+        with contextlib.ExitStack() as streams:
+            locked = is_locked(table)
+            copying = [
+                streams.enter_context(borrowed_torch_stream()) for _ in range(1 if locked else BUFFERS)
+            ]
+            yield from self._copies_on(copying, _from_locked if locked else None, table, bounds, rows)
 
     def _copies_on(
-        self, copying: Any, table: np.ndarray, bounds: list[tuple[int, int]], rows: int
+        self, copying: list[Any], send: Any, table: np.ndarray, bounds: list[tuple[int, int]], rows: int
     ) -> Iterator[tuple[int, int, Any]]:
+        """Chunks that are copied on the streams ``copying`` in turn.
+
+        An event stands behind its own chunk and before the next one's copy: what works on a chunk would otherwise wait
+        for the chunks behind it, and the link for that work. Where threads send the parts of several chunks at once,
+        only a stream for each buffer keeps them apart.
+        """
         import torch
 
         main = torch.cuda.current_stream()
-        copying.wait_stream(main)
-        send = _from_locked if is_locked(table) else Staged(SLOT_BYTES, SLOTS)
+        for stream in copying:
+            stream.wait_stream(main)
+        send = send or Staged(SLOT_BYTES, SLOTS)
         dtype = torch.from_numpy(np.empty(0, table.dtype)).dtype
         arrived = [torch.empty((rows, self.width), dtype=dtype, device="cuda") for _ in range(BUFFERS)]
         copied, used = ([torch.cuda.Event() for _ in range(BUFFERS)] for _ in range(2))
@@ -95,9 +107,13 @@ class Rows:
         def begin_copy() -> None:
             """Of the next chunk. The link is never idle because the host is: chunks are sent as buffers get free."""
             if len(sent) < len(bounds):
-                number, (begin, end) = len(sent) % BUFFERS, bounds[len(sent)]
-                copying.wait_event(used[number])
-                sent.append(send(table[begin:end], arrived[number].data_ptr(), copying))
+                k, (begin, end) = len(sent) % BUFFERS, bounds[len(sent)]
+                stream = copying[k % len(copying)]
+                stream.wait_event(used[k])
+                parts = send(table[begin:end], arrived[k].data_ptr(), stream)
+                if not parts:
+                    copied[k].record(stream)
+                sent.append(parts)
 
         try:
             for _ in range(BUFFERS):
@@ -106,7 +122,8 @@ class Rows:
                 k = number % BUFFERS
                 for part in sent[number]:
                     part.result()
-                copied[k].record(copying)
+                if sent[number]:
+                    copied[k].record(copying[k % len(copying)])
                 main.wait_event(copied[k])
                 yield begin, end, arrived[k][: end - begin]
                 used[k].record(main)
@@ -114,8 +131,9 @@ class Rows:
         finally:
             for part in (part for parts in sent for part in parts):
                 part.exception()  # waits
-            main.wait_stream(copying)
-            copying.synchronize()  # the buffers go now, or the caller's table may
+            for stream in copying:
+                main.wait_stream(stream)
+                stream.synchronize()  # the buffers go now, or the caller's table may
 
 
 def _from_locked(source: np.ndarray, address: int, stream: Any) -> list[Any]:

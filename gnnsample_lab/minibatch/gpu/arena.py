@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
-from typing import Any, ClassVar, NamedTuple, overload
+from itertools import pairwise
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -117,17 +117,26 @@ def _laid_out_together(
     nodes: int, inverse: int, wide: int | None, end: int, rows: Sequence[int], edges: Sequence[int]
 ) -> Place:
     """:func:`lay_out` under ``expand="new"``, from byte ``end`` on: all hops share one array of each kind."""
-    rows_before, edges_before = list(accumulate(rows, initial=0)), list(accumulate(edges, initial=0))
-    num_rows, num_edges = rows_before.pop(), edges_before.pop()
-    positions = end + _up(num_rows * 8 + 8)
-    local = positions + _up(num_edges * 8)
-    pairs = local + _up(num_edges * 4)
-    return Place(
-        nodes, inverse, wide, tuple([end + 8 * n for n in rows_before]),
-        tuple([positions + 8 * n for n in edges_before]), tuple([local + 4 * n for n in edges_before]),
-        None if wide is None else tuple([pairs + 8 * n for n in edges_before]),
-        pairs + (0 if wide is None else _up(num_edges * 16)),
-    )  # fmt: skip
+    # Written out, since this takes as long as making an array does.
+    offsets, positions, local = [], [], []
+    for n in rows:
+        offsets.append(end)
+        end += 8 * n
+    begin = end = (end + 8 + 255) & -256
+    for n in edges:
+        positions.append(end)
+        end += 8 * n
+    num_edges = (end - begin) >> 3
+    end = (end + 255) & -256
+    for n in edges:
+        local.append(end)
+        end += 4 * n
+    end = (end + 255) & -256
+    pairs = None
+    if wide is not None:
+        pairs = tuple([end + (at - begin) for at in positions])
+        end += _up(num_edges * 16)
+    return Place(nodes, inverse, wide, tuple(offsets), tuple(positions), tuple(local), pairs, end)
 
 
 def _up(size: int) -> int:
@@ -286,13 +295,27 @@ class Arena:
         return HopPicks(nodes[begin : begin + n], counts, neighbors, positions, offsets)
 
 
+class Made:
+    """A field of a :class:`Lazily`, made by ``make(object)`` when somebody reads it first."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make = make
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        self._name = name
+
+    def __get__(self, made: Any, owner: Any = None) -> Any:
+        if made is None:
+            return self
+        found = made.__dict__[self._name] = self._make(made)  # which Python finds before this from now on
+        return found
+
+
 class Lazily:
-    """Fields of a dataclass that are made when somebody reads them first.
+    """A dataclass some of whose fields are :class:`Made`.
 
     A training loop reads few of a mini-batch's arrays, and making all of them takes as long as a small sample.
     """
-
-    _makers: ClassVar[dict[str, Callable[[Any], Any]]]
 
     @classmethod
     def of(cls, **known: Any) -> Any:
@@ -301,30 +324,25 @@ class Lazily:
         made.__dict__.update(known)
         return made
 
-    def __getattr__(self, name: str) -> Any:
-        maker = self._makers.get(name)
-        if maker is None or "arena" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = self.__dict__[name] = maker(self)
-        return found
-
 
 class ArenaBlock(Lazily, Block):
     """The block of a hop in an :class:`Arena`: of its own picks, or under ``expand="new"`` of all picks so far."""
 
-    _makers: ClassVar = {
-        "src": lambda block: block.arena.view(block.arena.place.nodes, block.num_src, block.arena.id_dtype),
-        "dst": lambda block: block.arena.view(block.arena.place.nodes, block.num_dst, block.arena.id_dtype),
-        "indptr": lambda block: block.arena.view(
-            block.arena.place.offsets[block.first], block.num_dst + 1, np.int64
-        ),
-        "indices": lambda block: block.arena.view(
-            block.arena.place.locals[block.first], block.num_edges, np.int32
-        ),
-        "edge_positions": lambda block: block.arena.view(
-            block.arena.place.positions[block.first], block.num_edges, np.int64
-        ),
-    }
+    arena: Arena
+    hop: int
+    first: int
+
+    src = Made(lambda block: block.arena.view(block.arena.place.nodes, block.num_src, block.arena.id_dtype))
+    dst = Made(lambda block: block.arena.view(block.arena.place.nodes, block.num_dst, block.arena.id_dtype))
+    indptr = Made(
+        lambda block: block.arena.view(block.arena.place.offsets[block.first], block.num_dst + 1, np.int64)
+    )
+    indices = Made(
+        lambda block: block.arena.view(block.arena.place.locals[block.first], block.num_edges, np.int32)
+    )
+    edge_positions = Made(
+        lambda block: block.arena.view(block.arena.place.positions[block.first], block.num_edges, np.int64)
+    )
 
     @classmethod
     def at(cls, arena: Arena, hop: int) -> ArenaBlock:
@@ -357,18 +375,18 @@ class ArenaBlock(Lazily, Block):
 class ArenaBatch(Lazily, MiniBatch):
     """A mini-batch in an :class:`Arena`."""
 
+    arena: Arena
+
     # The makers leave no reference to the mini-batch behind: in a cycle its memory would wait for Python's collector.
-    _makers: ClassVar = {
-        "level_sizes": lambda batch: batch.arena.levels,
-        "node_ids": lambda batch: batch.arena.view(
-            batch.arena.place.nodes, batch.arena.levels[-1], batch.arena.id_dtype
-        ),
-        "seed_inverse": lambda batch: batch.arena.view(
-            batch.arena.place.inverse, batch.arena.num_seeds, np.int64
-        ),
-        "picks": lambda batch: LazyTuple(len(batch.arena.edges), batch.arena.picks),
-        "local_neighbors": lambda batch: LazyTuple(len(batch.arena.edges), batch.arena.local_ids),
-    }
+    level_sizes = Made(lambda batch: batch.arena.levels)
+    node_ids = Made(
+        lambda batch: batch.arena.view(batch.arena.place.nodes, batch.arena.levels[-1], batch.arena.id_dtype)
+    )
+    seed_inverse = Made(
+        lambda batch: batch.arena.view(batch.arena.place.inverse, batch.arena.num_seeds, np.int64)
+    )
+    picks = Made(lambda batch: LazyTuple(len(batch.arena.edges), batch.arena.picks))
+    local_neighbors = Made(lambda batch: LazyTuple(len(batch.arena.edges), batch.arena.local_ids))
 
     @classmethod
     def at(cls, arena: Arena, batch_id: int, graph: Any) -> ArenaBatch:
