@@ -319,10 +319,13 @@ def untuned(record: Record) -> str:
 
 
 def _same_accuracy(record: Record) -> Points:
-    """Of the runs on the most GPUs and of what stands beside them; older records have no others."""
+    """Of the runs on the most GPUs and of what stands beside them; older records have no others.
+
+    A device alone also has the seeds of more GPUs than ran: those stand beside modelled rows.
+    """
     last: dict[tuple[str, str], Row] = {}
     for row in record["rows"]:
-        if row.get("seeds_of") in (None, most(record, "seeds_of")):
+        if not is_modelled(row) and row.get("seeds_of") in (None, most(record, "gpus")):
             last[row["graph"], row["system"]] = row
     found: Points = []
     for (graph, system), row in last.items():

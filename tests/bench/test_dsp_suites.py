@@ -202,6 +202,9 @@ def test_epochs_by_system(session: Session) -> None:
     assert pushed["over_dsp"] == 1 and read["over_dsp"] == pytest.approx(read["us"] / pushed["us"], rel=1e-3)
     assert pushed["rows"] == read["rows"] == pushed["batch_size"] and 2 * read["rows"] == alone["rows"]
     assert 0 < read["edges"] <= read["rows"] * sampling.WALK_LENGTH and "epoch_s" not in read
+    for one, other in ((pushed, read), (rows["table 7", "dsp", 2], rows["table 7", "direct", 2])):
+        assert one["mb"] > 0 and other["mb"] > one["ideal_mb"] > 0, "sectors of 32 bytes for ids of 4"
+        assert one["ideal_mb"] == other["ideal_mb"], "the same draws"
     graph = lab.load("arxiv-like", scale=0.01, features=False)
     train = len(graph.splits["train"])
     for (part, _, gpus), row in rows.items():
@@ -375,8 +378,14 @@ def test_papers_seconds_stand_beside_the_same_system_and_gpus() -> None:
 
 def test_memory_divided(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "QUICK_SHARES", (0.0, 0.5, 1.0))
-    rows = run("dsp-memory", session)["rows"]
-    assert [row["feature_share"] for row in rows] == [0.0, 0.5, 1.0]
+    record = run("dsp-memory", session)
+    rows, modelled = record["rows"][:3], record["rows"][3:]
+    assert (
+        [row["feature_share"] for row in rows]
+        == [row["feature_share"] for row in modelled]
+        == [0.0, 0.5, 1.0]
+    )
+    assert record["verification"]["samples_and_rows_equal_to_whole_graph"] == 2 + 2 + 1
     assert rows[0]["cached_percent"] == 0 == rows[0]["spilled_percent"] < rows[2]["spilled_percent"]
     assert rows[0]["cached_percent"] < rows[1]["cached_percent"] < rows[2]["cached_percent"]
     assert all(
@@ -390,6 +399,23 @@ def test_memory_divided(session: Session, monkeypatch: pytest.MonkeyPatch) -> No
     around = rows[1]["spread"]["load_us"]
     assert around["p10_us"] <= rows[1]["load_us"] <= around["p90_us"]
     assert rows[1]["modelled_us"] < rows[0]["modelled_us"]
+    line = np.polyfit(*([row[key] for row in rows[:2]] for key in ("modelled_us", "us")), 1)
+    for row, ran in zip(modelled, rows, strict=True):
+        assert (row["gpus"], row["origin"], ran["origin"]) == (8, "modelled", "measured")
+        assert row["budget_mb"] == pytest.approx(ran["budget_mb"] / 4, rel=1e-3), "of all GPUs it is the same"
+        assert (
+            row["cached_percent"] == pytest.approx(ran["cached_percent"], abs=5)
+            and row["rows"] > 0 < row["edges"]
+        )
+        assert not {"sample_us", "load_us", "spread", "error_percent"} & row.keys(), (
+            "nothing of it was measured"
+        )
+        us = float(np.polyval(line, row["modelled_us"]))
+        assert row.get("us", us) == pytest.approx(us, rel=1e-3) and ("us" in row) == (us > 0) == (
+            "epoch_s" in row
+        )
+    assert modelled[0]["host_mb"] > modelled[1]["host_mb"]
+    assert all("error_percent" not in row for row in rows), "there were no fewer ranks"
 
 
 def test_several_numbers_of_gpus_stand_side_by_side(
@@ -399,9 +425,11 @@ def test_several_numbers_of_gpus_stand_side_by_side(
     monkeypatch.setattr(crew, "several", lambda session: [1, 2])
     monkeypatch.setattr(memory, "QUICK_SHARES", (0.5,))
     record = run("dsp-memory", session)
-    assert [row["gpus"] for row in record["rows"]] == [best["gpus"] for best in record["best"]] == [1, 2]
+    assert [row["gpus"] for row in record["rows"]] == [1, 2, 8]
+    assert [best["gpus"] for best in record["best"]] == [1, 2], "a single division makes no line"
     assert "1 GPUs: measured best" in report.text(record) and "2 GPUs: measured best" in report.text(record)
-    one, two = record["rows"]
+    one, two, eight = record["rows"]
+    assert eight["origin"] == "modelled" and "us" not in eight and eight["modelled_us"] > 0
     assert one["budget_mb"] == pytest.approx(2 * two["budget_mb"], rel=1e-3), "of all GPUs it is the same"
     monkeypatch.setattr(pulling, "QUICK_CROSSING", (3,))
     record = run("dsp-pull", session)
@@ -413,15 +441,55 @@ def test_several_numbers_of_gpus_stand_side_by_side(
     assert all(row["x_time"] == 1 for row in record["rows"] if row["system"] == "dsp")
 
 
+def test_a_line_over_bytes_and_how_far_it_is_off() -> None:
+    two = [{"modelled_us": float(x), "us": 2.0 * x + 100} for x in (100, 200, 400)]
+    four = [
+        {"modelled_us": 100.0, "us": 600.0},
+        {"modelled_us": 50.0, "us": 100.0},
+        {"modelled_us": 9.0, "error": "no"},
+    ]
+    by_world = {2: two, 4: four}
+    memory.add_errors(by_world)
+    assert memory.line_through(two) == pytest.approx([2, 100])
+    assert [row.get("error_percent") for row in two] == [None] * 3
+    assert [row.get("error_percent") for row in four] == pytest.approx([-50, 100, None])
+    assert memory.line_through(two[:1]) is None and memory.line_through([]) is None
+    assert memory.line_through([two[0], two[0] | {"us": 5.0}]) is None, "of one number of bytes"
+    assert crew.off_notes(four) == [
+        "Modelled epochs of runs that could be made, fed with runs on fewer GPUs, are off by -50 to +100 %."
+    ]
+    assert crew.off_notes(two) == []
+
+
+def test_how_far_the_schedule_model_of_fewer_gpus_is_off(small: Session) -> None:
+    """Of a run's own stage times on twice as many GPUs half the steps are left; a run that took as long is far off."""
+    import dataclasses
+
+    run = utilisation.trained(small, TINY, "dsp-seq", 1, 3, 16)
+    fed, timeline = crew.on_more_gpus(run, 2)
+    assert timeline.gpus == 2 and fed.epoch_s * 0.4 < timeline.epoch_s < fed.epoch_s
+    two = dataclasses.replace(run, settings=run.settings, ranks=2)
+    assert crew.off_percent(run, two) == pytest.approx(100 * (timeline.epoch_s / fed.epoch_s - 1))
+    assert crew.on_more_gpus(run)[1].gpus == crew.MODELLED_GPUS == 8
+
+
 def test_each_number_of_gpus_has_one_device_beside_it(
     small: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crew, "several", lambda session: [1, 2])
     monkeypatch.setattr(accuracy, "QUICK_EPOCHS", 2)
     record = run("dsp-accuracy", small)
-    steps = {(r["system"], r["gpus"], r["seeds_of"]): r["steps"] for r in record["rows"] if r["epoch"] == 1}
-    assert set(steps) == {("tsota", 1, 1), ("dsp", 1, 1), ("tsota", 1, 2), ("dsp", 2, 2)}
-    assert steps["tsota", 1, 1] > steps["tsota", 1, 2] == steps["dsp", 2, 2]
+    by = {(r["system"], r["gpus"], r["seeds_of"]): r for r in record["rows"] if r["epoch"] == 1}
+    steps = {key: row["steps"] for key, row in by.items()}
+    assert set(steps) == {
+        ("tsota", 1, 1), ("dsp", 1, 1), ("tsota", 1, 2), ("dsp", 2, 2), ("tsota", 1, 8), ("dsp", 8, 8),
+    }  # fmt: skip
+    assert steps["tsota", 1, 1] > steps["tsota", 1, 2] == steps["dsp", 2, 2] > steps["dsp", 8, 8]
+    off = {key: row.get("error_percent") for key, row in by.items()}
+    assert [key for key, error in off.items() if error is not None] == [("dsp", 2, 2)]
+    assert off["dsp", 2, 2] > -100 and any(
+        note.startswith("Modelled epochs of runs") for note in record["notes"]
+    )
     assert "seeds of 1 ranks" in report.text(record) and "seeds of 2 ranks" in report.text(record)
 
 
@@ -438,7 +506,7 @@ def test_walks_on_each_number_of_gpus(session: Session, monkeypatch: pytest.Monk
 def test_bandwidths(session: Session) -> None:
     session.chosen = None
     rows = run("dsp-bandwidth", session)["rows"]
-    assert [(row["link"], row["gpus"]) for row in rows] == [("host", 0), ("mapped", 2)]
+    assert [(row["link"], row["gpus"]) for row in rows] == [("host", 0), ("mapped", 2)], "nothing is modelled"
     assert all(0 < row["p10_gbps"] <= row["gbps"] <= row["p90_gbps"] and row["mb"] > 0 for row in rows)
 
 
@@ -579,8 +647,26 @@ def test_accuracy_over_batches_and_seconds(small: Session, monkeypatch: pytest.M
     monkeypatch.setattr(accuracy, "EPOCHS", 2)
     small.quick = False
     record = run("dsp-accuracy", small)
-    by = {(row["system"], row["epoch"]): row for row in record["rows"]}
-    assert set(by) == {(s, e) for s in (accuracy.BASE, *accuracy.SYSTEMS) for e in (0, 1)}
+    every = {(row["system"], row["seeds_of"], row["epoch"]): row for row in record["rows"]}
+    names = (accuracy.BASE, *accuracy.SYSTEMS)
+    assert set(every) == {(s, n, e) for s in names for n in (2, 8) for e in (0, 1)}
+    by = {(s, e): row for (s, n, e), row in every.items() if n == 2}
+    assert {row["origin"] for row in by.values()} == {"measured"}
+    for system in accuracy.SYSTEMS:
+        first, second = (every[system, 8, epoch] for epoch in (0, 1))
+        alone = every[accuracy.BASE, 8, 1]
+        assert (first["origin"], first["gpus"], alone["origin"]) == ("modelled", 8, "measured")
+        # What eight ranks train to one device says; how long they take, the model.
+        assert (second["loss"], second["accuracy"], second["steps"]) == (
+            alone["loss"], alone["accuracy"], alone["steps"]
+        )  # fmt: skip
+        assert second["seconds"] == pytest.approx(2 * first["epoch_s"], rel=1e-3) and "p10_s" not in second
+        assert second["rows_per_batch"] == by[system, 1]["rows_per_batch"] and first["epoch_s"] > 0
+        assert first["epoch_s"] < by[system, 1]["epoch_s"], "as many slices, on four times as many GPUs"
+    said = report.text(record)
+    assert "s (modelled) and" in said or all(
+        r["seconds"] is None for r in record["converged"] if r["seeds_of"] == 8
+    )
     for system in accuracy.SYSTEMS:
         for epoch in (0, 1):
             assert by[system, epoch]["steps"] == by[accuracy.BASE, epoch]["steps"]
@@ -634,7 +720,20 @@ def test_parameters_and_graphs(session: Session) -> None:
 def test_fastgl_over_gpus(session: Session) -> None:
     record = run("fastgl-fig14a", session)
     rows = {(row["system"], row["gpus"]): row for row in record["rows"]}
+    more = {row["system"]: row for row in record["rows"] if row["origin"] == "modelled"}
+    rows = {key: row for key, row in rows.items() if row["origin"] == "measured"}
     eight = record["settings"]["modelled"]["over_one"]
+    assert {name: row["over_one"] for name, row in more.items()} == pytest.approx(eight, rel=1e-3)
+    for system, row in more.items():
+        one, two = (rows[system, gpus] for gpus in (1, 2))
+        assert row["gpus"] == 8 and row["over_one"] == pytest.approx(
+            one["epoch_s"] / row["epoch_s"], rel=1e-3
+        )
+        assert row["over_dgl"] == pytest.approx(more["dgl"]["epoch_s"] / row["epoch_s"], rel=1e-3)
+        assert row["rows_per_batch"] == two["rows_per_batch"] and row["train_ms"] == two["train_ms"]
+        assert not {"p10_s", "p90_s", "error_percent"} & row.keys()
+        assert one["error_percent"] is None and two["error_percent"] > -100
+    assert "Modelled epochs of runs that could be made" in record["notes"][1]
     assert list(eight) == ["dgl", "fastgl", "lab"] and all(gain > 0 for gain in eight.values())
     assert record["notes"][0].startswith("Modelled, 8 GPUs over one: dgl ")
     assert set(rows) == {(s, n) for s in ("dgl", "fastgl", "lab") for n in (1, 2)}
@@ -655,6 +754,8 @@ def test_nextdoor_over_gpus(session: Session) -> None:
         assert row["over_one"] == pytest.approx(rows[*form, 1]["ms"] / row["ms"], rel=1e-3)
         assert row["of_linear_percent"] == pytest.approx(100 / gpus * row["over_one"], rel=1e-3)
     assert record["verification"]["samples_equal_to_one_gpu"] == 8 * 500
+    for (_, _, gpus), row in rows.items():
+        assert row["edges"] == round(row["vertices"] / gpus) and row["rows"] == row["num_samples"] // gpus
     assert crew.on_gpu() or "On the CPU an index chooses nothing" in record["notes"][-1]
     for app, index in forms:
         one, two = rows[app, index, 1], rows[app, index, 2]

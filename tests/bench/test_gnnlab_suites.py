@@ -301,7 +301,10 @@ def test_the_claim_of_the_model_is_held_against_runs(session) -> None:
 
 @pytest.mark.slow
 def test_convergence(session) -> None:
-    rows = rows_of(session, "gnnlab-fig16")
+    every = rows_of(session, "gnnlab-fig16")
+    rows, modelled = (
+        [row for row in every if row["origin"] == origin] for origin in ("measured", "modelled")
+    )
     by = {row["system"]: row for row in rows}
     assert (by["dgl"]["updates"], by["gnnlab"]["updates"]) == (STEPS // 2, STEPS)
     assert all(row["p10_s"] is None and row["rows_per_batch"] > 0 for row in rows), (
@@ -309,6 +312,21 @@ def test_convergence(session) -> None:
     )
     assert all(len(row["accuracy"]) == len(row["seconds"]) == 2 for row in rows)
     assert all(row["accuracy"][row["epochs_to_target"] - 1] >= row["target"] for row in rows)
+    for row in rows:
+        assert row["error_percent"] == pytest.approx(100 * (row["model_s"] / row["epoch_s"] - 1), abs=0.1)
+    eight = {row["system"]: row for row in modelled}
+    assert set(eight) == set(by)
+    for system, row in eight.items():
+        assert row["gpus"] == 8 and row["epoch_s"] > 0 and not {"p10_s", "error_percent"} & row.keys()
+        assert row["seconds"] == pytest.approx([row["epoch_s"], 2 * row["epoch_s"]], rel=1e-3)
+        # An update of eight GPUs has all trainers' seeds: six mini-batches are one update of eight trainers.
+        assert (
+            row["updates"] == -(-STEPS // row["trainers"]) and row["batch_size"] == by[system]["batch_size"]
+        )
+        assert row["rows_per_batch"] > 0
+    assert eight["dgl"]["trainers"] == 8 > eight["gnnlab"]["trainers"] > 0
+    assert {row["target"] for row in modelled} == {min(row["best_accuracy"] for row in modelled)}
+    assert eight["dgl"]["speedup"] == 1
 
 
 # ---- the model against a run of ranks -------------------------------------------------------------------------------

@@ -80,6 +80,20 @@ def test_a_modelled_row_is_no_measurement() -> None:
     assert line[4] == "0.70 x"
 
 
+def test_accuracy_is_of_the_most_gpus_that_ran() -> None:
+    """One device has the seeds of more GPUs, too: it stands beside modelled rows, which say nothing of losses."""
+    rows = [
+        {"graph": "toy", "system": s, "gpus": n, "seeds_of": of, "origin": origin, "accuracy": a}
+        for s, n, of, origin, a in (
+            ("tsota", 1, 2, "measured", 0.9), ("dsp", 2, 2, "measured", 0.9), ("tsota", 1, 8, "measured", 0.5),
+            ("dsp", 8, 8, "modelled", 0.4),
+        )
+    ]  # fmt: skip
+    assert measured._same_accuracy(record_of("dsp-accuracy", rows)) == [(1.0, "toy")]
+    before = [{k: v for k, v in row.items() if k not in ("seeds_of", "origin")} for row in rows[:2]]
+    assert measured._same_accuracy(record_of("dsp-accuracy", before)) == [(1.0, "toy")]
+
+
 def test_a_line_says_on_which_card_and_how_many() -> None:
     rows = [
         {"graph": "toy", "app": "k-hop", "index": "published", "gpus": n, "over_one": x}

@@ -54,9 +54,9 @@ def pipeline(busy: Record, accuracy: Record, systems: Record) -> Phrases:
         systems, "over_dsp", part="systems", system="dsp-seq", step="plain", gpus=most(systems, "gpus")
     )
     differs = accuracy["settings"]["largest_difference_of_a_loss"]
-    # Of the most GPUs; older records have no others.
+    # Of the most GPUs that ran; older records have no others, later ones one device with the seeds of more.
     converged = [
-        each for each in accuracy["converged"] if each.get("seeds_of") in (None, most(accuracy, "seeds_of"))
+        each for each in accuracy["converged"] if each.get("seeds_of") in (None, most(accuracy, "gpus"))
     ]
     theirs = {
         name: [each["seconds"] for each in converged if each["system"] == name]

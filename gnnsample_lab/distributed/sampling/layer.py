@@ -26,7 +26,7 @@ from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
 from .asking import ask_owners
 from .layout import Layout, checksum, make_layout
 from .own import OwnLists, own_lists
-from .reading import APP_METHODS, Lists, filled, lists_of
+from .reading import APP_METHODS, DrawnLayer, HostLists, Lists, filled, label_of, lists_of, twin_of
 from .sampler import SLICES
 from .traffic import Traffic
 from .words import key_of
@@ -83,7 +83,12 @@ class LayerSampler:
             host, and the layers' totals go between hosts as well: the batch is one.
         method: ``"csp"``, as DSP, on GPUs from GPU to GPU, drawn by kernels; or ``"direct"``: each rank reads lists
             where they lie, on GPUs by kernels over NVLink, on CPU ranks in memory-mapped files, and draws whole layers.
-            Reads are not counted. Within a host. On GPUs ``"csp"`` copies the rank's part into its GPU's memory.
+            Within a host. On GPUs ``"csp"`` copies the rank's part into its GPU's memory.
+        count_reads: on GPUs, count what ``"direct"`` reads: the host draws each sample once more. On CPU ranks it is
+            always counted.
+
+    Attributes:
+        traffic: what this rank moved in the last call.
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it. Ranks that were given
@@ -104,8 +109,10 @@ class LayerSampler:
         folder: Any = None,
         hosts: Any = None,
         method: str = "csp",
+        count_reads: bool = False,
     ) -> None:
         checks.choice("method", method, APP_METHODS)
+        count_reads = checks.flag("count_reads", count_reads)
         self.app = Layer(final_size, step_size, weighted, replace)
         self.seed = checks.seed(seed)
         self._layout: Layout = make_layout(source, rank, partition, folder, hosts, method, method == "direct")
@@ -119,9 +126,12 @@ class LayerSampler:
         self.traffic: Traffic = self._layout.exchange.new_traffic()
         self.method, self._is_new = method, True
         self._lists: Lists | None = None
+        self._twin: HostLists | None = None
         self._own: OwnLists | None = None
         if method == "direct":
-            self._lists = lists_of(self._layout, self._weighted, key_of(self.seed))
+            given = self._layout, self._weighted, key_of(self.seed)
+            self._lists = lists_of(*given)
+            self._twin = twin_of(self._lists, *given, count_reads)
         else:
             self._own = own_lists(self._layout, self._weighted, key_of(self.seed))
 
@@ -177,10 +187,16 @@ class LayerSampler:
     def _drawn_here(self, lists: Lists, every: np.ndarray, by: str, batch_id: int) -> tuple[LayerSlice, ...]:
         """This rank's slices of layers that it draws whole."""
         whose = self._layout.shares(every, by)
-        self.traffic.label = "reads were not counted"
         seeds = every.astype(self.part.indices.dtype)
+
+        def drawn(lists: Lists) -> list[DrawnLayer]:
+            return lists.layers(seeds, whose, self.rank.index, self.app, batch_id)
+
         with streams.call(self.rank.device != "cpu"), runtime.lock:
-            found = lists.layers(seeds, whose, self.rank.index, self.app, batch_id)
+            found = drawn(lists)
+        if self._twin is not None:
+            drawn(self._twin)
+        self.traffic.label = label_of(lists, self._twin)
         return tuple(LayerSlice(*layer, self.app.step_size) for layer in found)
 
     def _layer(

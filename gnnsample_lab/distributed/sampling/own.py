@@ -14,7 +14,7 @@ import numpy as np
 from .exchange import Exchange
 from .layout import Layout
 from .reading import WalkRule, largest_weights, neighbors_at, total_weights
-from .words import UNIFORM, WEIGHTED, layer_draws, move, restarts
+from .words import UNCOUNTED, UNIFORM, WEIGHTED, layer_draws, move, restarts
 
 
 def by_peer(peers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -131,7 +131,7 @@ class HostOwnLists:
         sample, k = _sample_and_walk(walks, rule)
         move(
             first + sample, k, self._rows(at), self._part.indptr, self._part.indices, self._prefix, self._most, step,
-            WEIGHTED if self._weighted else UNIFORM, rule.termination, self._key, came,
+            WEIGHTED if self._weighted else UNIFORM, rule.termination, self._key, came, UNCOUNTED,
         )  # fmt: skip
         return came
 

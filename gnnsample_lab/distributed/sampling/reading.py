@@ -2,6 +2,9 @@
 
 A walk is one rank's alone, who follows it wherever its lists are. A layer is drawn for the whole batch; it is small and
 draws are keyed, so that every rank draws all of it and keeps what falls on its own vertices.
+
+:class:`HostLists` counts what a GPU reads of its peers' memory, in sectors as of :mod:`.sectors`. Kernels keep no
+account, so that on a GPU it draws the sample once more where somebody asks.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from gnnsample_lab.distributed.parts.part import Part
 from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
 
 from .layout import Layout
-from .words import UNIFORM, WEIGHTED, find_weights, layer_draws, move, restarts
+from .sectors import search_sectors, total_sectors
+from .traffic import NO_NVLINK
+from .words import UNCOUNTED, UNIFORM, WEIGHTED, find_weights, layer_draws, move, restarts
 
 APP_METHODS = ("csp", "direct")
 """How walks and layers reach lists of other parts."""
@@ -93,6 +98,24 @@ def lists_of(layout: Layout, weighted: bool, key: Any) -> Lists:
     return device_lists(layout, weighted, key)
 
 
+def twin_of(lists: Lists, layout: Layout, weighted: bool, key: Any, asked: bool) -> HostLists | None:
+    """What draws samples once more to count what was read; None where nobody asks, or the lists count themselves.
+
+    Args:
+        lists: of :func:`lists_of`, which has the other arguments.
+        layout, weighted, key: as there.
+        asked: whether a GPU's reads are counted.
+    """
+    return HostLists(layout, weighted, key) if asked and not isinstance(lists, HostLists) else None
+
+
+def label_of(lists: Lists, twin: HostLists | None) -> str:
+    """What a traffic has to say of reads."""
+    if isinstance(lists, HostLists):
+        return NO_NVLINK
+    return "" if twin else "reads were not counted: count_reads=False"
+
+
 def walked(lists: Lists, roots: Any, samples: Any, rule: WalkRule) -> tuple[Any, int, bool]:
     """Paths from ``roots``, ids ``[steps, walks]``; steps of the longest; whether any had not ended at the last.
 
@@ -118,7 +141,7 @@ def walked(lists: Lists, roots: Any, samples: Any, rule: WalkRule) -> tuple[Any,
 
 
 class HostLists:
-    """Lists of all parts as memory-mapped files, for CPU ranks.
+    """Lists of all parts as memory-mapped files, for CPU ranks; what a GPU would read of peers is counted.
 
     Args:
         layout: whose parts.
@@ -132,6 +155,16 @@ class HostLists:
         self._layout, self._weighted, self._key = layout, weighted, key
         self._most = [largest_weights(part) if weighted else np.zeros(1, np.int64) for part in layout.parts]
 
+    def _is_remote(self, p: int) -> bool:
+        return p != self._layout.part.rank
+
+    def _count(self, p: int, records: int, entries: int, sums: int) -> None:
+        """Add sectors that were read of part ``p``."""
+        exchange = self._layout.exchange
+        for kind, sectors in (("records", records), ("lists", entries), ("weights", sums)):
+            if sectors:
+                exchange.traffic.read(kind, exchange.members[p], sectors)
+
     def _by_part(self, vertices: np.ndarray) -> Any:
         """For each part with some of the vertices: which, and their rows."""
         owner = np.asarray(self._layout.partition.owner)[vertices]
@@ -142,8 +175,11 @@ class HostLists:
 
     def _totals(self, vertices: np.ndarray) -> np.ndarray:
         found = np.zeros(vertices.size, np.int64)
-        for _, part, chosen, rows in self._by_part(vertices):
+        for p, part, chosen, rows in self._by_part(vertices):
             found[chosen] = total_weights(part, rows, self._weighted)
+            if self._is_remote(p):
+                sums = total_sectors(*places_of(part, rows)) if self._weighted else 0
+                self._count(p, rows.size, 0, sums)
         return found
 
     def layers(
@@ -157,7 +193,9 @@ class HostLists:
             # NextDoor's rule: a layer is cut where the sample is full.
             starts = offsets_of(self._totals(vertices))
             wanted = min(app.step_size, app.final_size - total) if starts[-1] else 0
-            draw = functools.partial(self._draw, starts, vertices, batch_id, len(found), app.step_size)
+            draw = functools.partial(
+                self._draw, starts, vertices, whose == mine, batch_id, len(found), app.step_size
+            )
             vertex, transit = filled(wanted, vertices.dtype, app, draw)
             slots = np.flatnonzero(vertex >= 0)
             chosen = transit[slots]
@@ -168,15 +206,25 @@ class HostLists:
         return found
 
     def _draw(
-        self, starts: np.ndarray, vertices: np.ndarray, batch_id: int, step: int, size: int, slots: np.ndarray,
-        attempt: int,
+        self, starts: np.ndarray, vertices: np.ndarray, is_mine: np.ndarray, batch_id: int, step: int, size: int,
+        slots: np.ndarray, attempt: int,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         at, names = np.empty(slots.size, np.int64), np.empty(slots.size, vertices.dtype)
         layer_draws(slots, int(starts[-1]), batch_id, step, size, attempt, self._key, at)
         transit = np.searchsorted(starts, at, side="right") - 1
         inner = at - starts[transit]
-        for _, part, chosen, rows in self._by_part(vertices[transit]):
-            names[chosen] = neighbors_at(part, rows, inner[chosen], self._weighted)
+        traffic = self._layout.exchange.traffic
+        for p, part, chosen, rows in self._by_part(vertices[transit]):
+            edges = edges_at(part, rows, inner[chosen], self._weighted)
+            names[chosen] = part.indices[edges]
+            # A rank draws all of a layer; ideal is what comes from the lists of its own slice, as by exchanges.
+            ideal = int(is_mine[transit[chosen]].sum()) * names.itemsize
+            traffic.ideal += ideal
+            if self._is_remote(p):
+                traffic.ideal_remote += ideal
+                begins, degrees = places_of(part, rows)
+                sums = search_sectors(begins, degrees, edges - begins) if self._weighted else 0
+                self._count(p, rows.size, rows.size, sums)
         return names, transit
 
     def walk(
@@ -186,6 +234,7 @@ class HostLists:
         out = np.full((steps, at.size), -1, at.dtype)
         sample, k = np.repeat(samples, rule.per_sample), np.tile(np.arange(rule.per_sample), samples.size)
         root, again = np.repeat(roots, rule.per_sample), np.empty(at.size, np.bool_)
+        traffic = self._layout.exchange.traffic
         for i, came in enumerate(out):
             step = begin + i
             if step and rule.restart > 0:
@@ -196,12 +245,18 @@ class HostLists:
             for p, part, chosen, rows in self._by_part(at[going]):
                 walks = going[chosen]
                 to = np.empty(walks.size, at.dtype)
+                reads = np.zeros(3, np.int64) if self._is_remote(p) else UNCOUNTED
                 prefix = part.prefix if self._weighted else np.zeros(1, np.uint64)
                 move(
                     sample[walks], k[walks], rows, part.indptr, part.indices, prefix, self._most[p], step,
-                    WEIGHTED if self._weighted else UNIFORM, rule.termination, rule.key, to,
+                    WEIGHTED if self._weighted else UNIFORM, rule.termination, rule.key, to, reads,
                 )  # fmt: skip
                 came[walks] = to
+                ideal = int((to >= 0).sum()) * to.itemsize
+                traffic.ideal += ideal
+                if self._is_remote(p):
+                    traffic.ideal_remote += ideal
+                    self._count(p, *reads.tolist())
             at[:] = came
         return out
 
@@ -251,11 +306,22 @@ def total_weights(part: Part, rows: np.ndarray, weighted: bool) -> np.ndarray:
 
 def neighbors_at(part: Part, rows: np.ndarray, inner: np.ndarray, weighted: bool) -> np.ndarray:
     """The neighbour of each list of ``rows`` in whose interval of the list's weight ``inner`` lies, ids ``[n]``."""
-    at = part.indptr[rows] + inner
-    if weighted:
-        at = np.empty(rows.size, dtype=np.int64)
-        find_weights(part.prefix, part.indptr[rows], part.indptr[rows + 1], inner, at)
-    return np.asarray(part.indices[at])
+    return np.asarray(part.indices[edges_at(part, rows, inner, weighted)])
+
+
+def edges_at(part: Part, rows: np.ndarray, inner: np.ndarray, weighted: bool) -> np.ndarray:
+    """As :func:`neighbors_at`, where each stands among the part's entries, ``int64[n]``."""
+    if not weighted:
+        return np.asarray(part.indptr[rows] + inner)
+    at = np.empty(rows.size, dtype=np.int64)
+    find_weights(part.prefix, part.indptr[rows], part.indptr[rows + 1], inner, at)
+    return at
+
+
+def places_of(part: Part, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the lists of ``rows`` begin among the part's entries, and their lengths, ``int64[n]`` both."""
+    begins = np.asarray(part.indptr[rows], dtype=np.int64)
+    return begins, part.indptr[rows + 1] - begins
 
 
 def largest_weights(part: Part) -> np.ndarray:

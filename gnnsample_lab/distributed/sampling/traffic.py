@@ -21,6 +21,8 @@ KINDS = {
     "padding": "buffer that carries nothing",
 }
 """Kinds of traffic."""
+NO_NVLINK = "CPU: no NVLink"
+"""Label of what a GPU would read of its peers, counted on CPU ranks."""
 SECTOR_BYTES = 32
 """What a GPU reads at a time, from its own memory, a peer's or the host's."""
 LINE_BYTES = 128
@@ -51,8 +53,8 @@ class Traffic:
         collectives: calls that all ranks make together.
         ideal: bytes of the picked ids alone, each read once from elsewhere: DSP's Ideal (figure 1), for which all lists
             are remote. A method with local lists may need less. Of features: bytes of the rows asked for.
-        ideal_remote: those of them that other ranks own; of features, that other ranks cache; of walks, whose ids are
-            counted where they are drawn, those of walkers that came from other ranks.
+        ideal_remote: those of them that other ranks own; of features, that other ranks cache; of walkers who go from
+            owner to owner, and whose ids are counted where they are drawn, those of such that came from other ranks.
         label: what the bytes are where they are not a GPU's own, such as ``"CPU: no NVLink"``.
     """
 

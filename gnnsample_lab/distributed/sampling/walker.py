@@ -25,7 +25,7 @@ from .asking import Questions
 from .exchange import Exchange
 from .layout import Layout, checksum, make_layout
 from .own import OwnLists, own_lists
-from .reading import APP_METHODS, Lists, WalkRule, lists_of, walked
+from .reading import APP_METHODS, HostLists, Lists, WalkRule, label_of, lists_of, twin_of, walked
 from .sampler import SLICES
 from .traffic import Traffic
 from .words import key_of
@@ -106,7 +106,12 @@ class Walker:
         partition, folder, hosts: as of :class:`Sampler`; where each host holds the topology, walkers stay on it.
         method: ``"csp"``, walkers go to the owners of lists, on GPUs from GPU to GPU, and are drawn by kernels there;
             or ``"direct"``, each rank reads lists where they lie: on GPUs by one kernel over NVLink, on CPU ranks in
-            memory-mapped files. Reads are not counted. Within a host.
+            memory-mapped files. Within a host.
+        count_reads: on GPUs, count what ``"direct"`` reads: the host walks once more. On CPU ranks it is always
+            counted.
+
+    Attributes:
+        traffic: what this rank moved in the last call.
 
     By ``"csp"`` a step has an exchange of sizes, one of vertices and one of walks' numbers. On GPUs the rank's part is
     copied into its GPU's memory, and the host waits once a step, for how many walkers go to each rank: messages have
@@ -120,9 +125,10 @@ class Walker:
 
     def __init__(
         self, source: Any, app: Any, *, rank: Any, seed: int = 0, partition: Any = None, folder: Any = None,
-        hosts: Any = None, method: str = "csp",
+        hosts: Any = None, method: str = "csp", count_reads: bool = False,
     ) -> None:  # fmt: skip
         checks.choice("method", method, APP_METHODS)
+        count_reads = checks.flag("count_reads", count_reads)
         if type(app) not in _APPS:
             names = ", ".join(kind.__name__ for kind in _APPS)
             raise TypeError(f"app must be one of lab.apps' {names} (got {checks.shown(app)})")
@@ -145,9 +151,11 @@ class Walker:
         self._layout.check_alike({"app": (app.name, *self._rule[:-1]), "seed": self.seed, "method": method})
         self.method, self._is_new = method, True
         self._lists: Lists | None = None
+        self._twin: HostLists | None = None
         self._own: OwnLists | None = None
         if method == "direct":
             self._lists = lists_of(self._layout, weighted, self._rule.key)
+            self._twin = twin_of(self._lists, self._layout, weighted, self._rule.key, count_reads)
         else:
             self._own = own_lists(self._layout, weighted, self._rule.key)
 
@@ -246,7 +254,9 @@ class Walker:
             numbers = xp.asarray((mine[:, None] * rule.per_sample + np.arange(rule.per_sample)).ravel())
         if goes_on:
             raise RuntimeError(f"walks did not end within {UNBOUNDED_STEPS} steps")
-        self.traffic.label = "reads were not counted"
+        if self._twin is not None:
+            walked(self._twin, every[mine], first + mine, rule)
+        self.traffic.label = label_of(lists, self._twin)
         home = np.searchsorted(exchange.members, whose)
         return Walks(numbers[at], steps, paths[steps, at], longest, mine, rule.per_sample, home, None, paths)
 

@@ -11,7 +11,11 @@ from gnnsample_lab.sampling.engine.cpu import memory as mem
 from gnnsample_lab.sampling.engine.cpu.memory import as_pointer, put
 from gnnsample_lab.sampling.engine.cpu.stream import lab_below, lab_chance, start_stream
 
+from .sectors import bisected, sectors_of
+
 UNIFORM, WEIGHTED = 0, 1
+UNCOUNTED = np.zeros(0, np.int64)
+"""For :func:`move`: nobody asks what it reads."""
 
 
 def key_of(seed: int) -> np.int64:
@@ -53,7 +57,7 @@ def restarts(samples, walks, step, probability, seed, out):
 
 
 @njit(cache=True)
-def move(samples, walks, rows, indptr, indices, prefix, most, step, rule, termination, seed, out):
+def move(samples, walks, rows, indptr, indices, prefix, most, step, rule, termination, seed, out, reads):
     """Where walks come to that stand at the lists ``rows``; -1 where they end. Into ``out``, ids ``[n]``.
 
     Args:
@@ -64,7 +68,11 @@ def move(samples, walks, rows, indptr, indices, prefix, most, step, rule, termin
             WEIGHTED.
         rule: UNIFORM or WEIGHTED, as ``choices.uniform_edge`` and ``choices.weighted_edge``.
         termination: probability with which a walk ends before its step; negative where it is not asked.
+        reads: gets the sectors that a GPU reads of these lists, added: records, entries and prefix sums, ``int64[3]``;
+            :data:`UNCOUNTED`: they are not counted.
     """
+    counts = reads.size > 0
+    probes = np.empty(2 * TRIALS + 67 if counts else 0, np.int64)  # of every trial two sums, then a bisection
     own = np.zeros(mem.SLOTS, np.int64)
     ctx = as_pointer(np.int64(own.ctypes.data))
     own[mem.STEP], own[mem.M], own[mem.SEED] = step, 1, seed
@@ -76,17 +84,24 @@ def move(samples, walks, rows, indptr, indices, prefix, most, step, rule, termin
             continue
         begin = indptr[rows[i]]
         count = indptr[rows[i] + 1] - begin
+        if counts:
+            reads[0] += 1
         if count == 0:
             continue
         if rule == UNIFORM:
             out[i] = indices[begin + lab_below(ctx, count, 0)]
+            if counts:
+                reads[1] += 1
             continue
         heaviest = most[rows[i]]
         if heaviest == 0:
             continue
-        found = np.int64(-1)
+        found, n = np.int64(-1), 0
         for _ in range(TRIALS):
             e = lab_below(ctx, count, 0)
+            if counts:
+                probes[n], probes[n + 1] = begin + e, begin + e + 1
+                n += 2
             if lab_below(ctx, heaviest, 0) < np.int64(prefix[begin + e + 1] - prefix[begin + e]):
                 found = e
                 break
@@ -96,7 +111,13 @@ def move(samples, walks, rows, indptr, indices, prefix, most, step, rule, termin
                 if prefix[begin + other + 1] - prefix[begin] > left:
                     found = np.int64(other)
                     break
+            if counts:  # a GPU finds it by bisection below the weight of the list
+                probes[n], probes[n + 1] = begin, begin + count
+                n = bisected(begin, count, found, probes, n + 2)
         out[i] = indices[begin + found]
+        if counts:
+            reads[1] += 1
+            reads[2] += sectors_of(probes[:n], 8)
     own[0] += out.size * 0
 
 

@@ -17,6 +17,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.bench.configurations import configurations
 from gnnsample_lab.bench.configurations import test_graph as drawn_graph
+from gnnsample_lab.bench.sanitizer.inputs import one_part
 from gnnsample_lab.distributed.parts.hot import hottest_lists
 from gnnsample_lab.distributed.parts.part import part_of, vertex_records
 from gnnsample_lab.distributed.sampling.gpu import lists as gpu_lists
@@ -364,6 +365,26 @@ def test_layers_of_every_rank_are_those_of_one(kind: str, parts: int, weighted: 
             assert np.array_equal(united[: expected.size], expected)
             assert (united[expected.size :] == -1).all()
         assert len(found[0]) >= sum((step >= 0).any() for step in one.steps)
+
+
+def test_the_host_draws_once_more_to_count() -> None:
+    """A rank alone reads nothing of others; what it drew is counted."""
+    with one_part("cuda") as options:
+        options |= {"method": "direct"}
+        for app in (lab.apps.PPR(0.1, weighted=False), lab.apps.DeepWalk(5)):
+            for asked in (True, False):
+                walker = lab.distributed.Walker(app=app, count_reads=asked, **options)
+                walks = walker.walk(np.arange(30), 3)
+                assert walker.traffic.ideal == 4 * walks.vertices.size * asked and walks.vertices.size > 0
+                assert (walker.traffic.label == "") == asked and walker.traffic.volume == 0
+                walker.close()
+        for weighted in (False, True):
+            sampler = lab.distributed.LayerSampler(
+                final_size=300, step_size=100, weighted=weighted, count_reads=True, **options
+            )
+            drawn = sum(layer.vertices.size for layer in sampler.sample(np.arange(30), 3).layers)
+            assert sampler.traffic.ideal == 4 * drawn > 0 and sampler.traffic.label == ""
+            sampler.close()
 
 
 def test_seeds_without_neighbours_end_the_sample() -> None:

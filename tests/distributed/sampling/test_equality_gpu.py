@@ -31,6 +31,7 @@ from tests.distributed.sampling.test_ladder import (
     saved_parts,
     shortened,
 )
+from tests.distributed.sampling.test_reads import drawn_by_rank
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120)]
 
@@ -167,6 +168,22 @@ def test_both_methods_walk_far(gpus: Any, folders: dict[Any, Path], world: int) 
         assert len(drawn) == len(expected) > 1
         for mine, theirs in zip(drawn, expected, strict=True):
             assert all((a == b).all() and a.shape == b.shape for a, b in zip(mine, theirs, strict=True))
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_reads_of_gpus_are_those_that_ranks_of_the_host_count(
+    gpus: Any, four_ranks: Any, folders: dict[Any, Path], world: int
+) -> None:
+    enough(world)
+    asked = {"count_reads": True}
+    expected, found = (
+        ranks.run(drawn_by_rank, folders[world, "random"], asked, world=world) for ranks in (four_ranks, gpus)
+    )
+    for theirs, ours in zip(expected, found, strict=True):
+        for key in theirs:
+            one, other = theirs[key][-1], ours[key][-1]
+            assert one.by_kind == other.by_kind and one.by_peer.tolist() == other.by_peer.tolist(), key
+            assert (one.ideal, one.ideal_remote) == (other.ideal, other.ideal_remote) and other.label == ""
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])

@@ -82,8 +82,9 @@ def _best_notes(record: dict[str, Any]) -> list[str]:
     found = []
     for best in record.get("best", []):
         where = f"{best['graph']}, {best['gpus']} GPUs" if "gpus" in best else best["graph"]
+        how = best.get("origin", "measured")
         found.append(
-            f"{where}: measured best with {best['feature_share']:.0%} of the budget for features, "
+            f"{where}: {how} best with {best['feature_share']:.0%} of the budget for features, "
             f"{best['spilled']:.0f} % of the lists in host memory; by the bytes {best['modelled_share']:.0%}."
         )
     return [*found, *_notes(record)]
@@ -98,7 +99,8 @@ def _converged_notes(record: dict[str, Any]) -> list[str]:
         groups.setdefault(f"{row['graph']}{of}", []).append(row)
     for name, group in groups.items():
         times = ", ".join(
-            f"{row['system']} after {row['seconds']:.2f} s and {row['steps']} steps"
+            f"{row['system']} after {row['seconds']:.2f} s{' (modelled)' * (row.get('origin') == 'modelled')} "
+            f"and {row['steps']} steps"
             for row in group if row["seconds"] is not None
         )  # fmt: skip
         found.append(f"{name}: {record['settings']['nearly']:.0%} of the best accuracy: {times}.")
@@ -147,7 +149,7 @@ SUITES = (
         columns=as_recorded({
             "table": "part", "system": "system", "GPUs": "gpus", "by": "by", "samplers": "samplers", "pick": "pick",
             "seeds a rank": "batch_size", "rows a batch": "rows", "picks a batch": "edges", "us": "us", "p10": "p10",
-            "p90": "p90", "epoch s": "epoch_s", "over dsp": "over_dsp", "failed": "error",
+            "p90": "p90", "MB": "mb", "epoch s": "epoch_s", "over dsp": "over_dsp", "failed": "error",
         }),
         paper=_part(
             "table 6", (*papers.TABLE6, *papers.TABLE7), ("part", "graph", "system", "paper_gpus"),
@@ -157,7 +159,7 @@ SUITES = (
     ),
     Suite(
         "dsp-bandwidth", "suites.dsp.bandwidth.bandwidth",
-        "table 1: bandwidths of memories and links of this host, all GPUs at work",
+        "table 1: bandwidths of memories and links of this host, all GPUs at work; only measured",
         columns={
             "link": "what", "GPUs": "gpus", "MB a call": "mb", "GB/s": "gbps", "p10": "p10_gbps", "p90": "p90_gbps",
             "least of a GPU": "least_of_a_gpu",
@@ -178,14 +180,15 @@ SUITES = (
     ),
     Suite(
         "dsp-memory", "suites.dsp.memory.memory",
-        "figure 10: sampling and loading over the division of each GPU's memory between topology and features",
-        columns={
-            "GPUs": "gpus", "budget MB": "budget_mb", "topology MB": "topology_mb", "features MB": "feature_mb",
-            "lists in host %": "spilled_percent", "rows cached %": "cached_percent", "rows a batch": "rows",
-            "picks a batch": "edges", "sample us": Spread("sample_us"), "load us": Spread("load_us"),
-            "both us": "us", "epoch s": "epoch_s", "from host MB": "host_mb",
-            "modelled us": "modelled_us", "failed": "error",
-        },
+        "figure 10: sampling and loading over the division of each GPU's memory between topology and features; eight "
+        "GPUs modelled",
+        columns=as_recorded({
+            "GPUs": "gpus", "times by": "origin", "budget MB": "budget_mb", "topology MB": "topology_mb",
+            "features MB": "feature_mb", "lists in host %": "spilled_percent", "rows cached %": "cached_percent",
+            "rows a batch": "rows", "picks a batch": "edges", "sample us": Spread("sample_us"),
+            "load us": Spread("load_us"), "both us": "us", "epoch s": "epoch_s", "from host MB": "host_mb",
+            "by the bytes us": "modelled_us", "line off %": "error_percent", "failed": "error",
+        }),
         paper=_part("figure 10"), notes=_best_notes, needs_gpu=False, last=True, l2=AS_LEFT,
     ),
     Suite(
@@ -223,10 +226,10 @@ SUITES = (
     ),
     Suite(
         "dsp-accuracy", "suites.dsp.accuracy.accuracy",
-        "figure 9: loss and accuracy by system over mini-batches and seconds; needs no GPU",
+        "figure 9: loss and accuracy by system over mini-batches and seconds, eight GPUs' modelled; needs no GPU",
         columns=as_recorded({
-            "system": "system", "ranks": "gpus", "seeds of ranks": "seeds_of", **WORK_A_BATCH, **EPOCH_MS,
-            "epoch": "epoch", "steps": "steps",
+            "system": "system", "ranks": "gpus", "seeds of ranks": "seeds_of", "seconds by": "origin", **WORK_A_BATCH,
+            **EPOCH_MS, "model off %": "error_percent", "epoch": "epoch", "steps": "steps",
             "seconds": "seconds",
             "loss": "loss", "accuracy %": Percent("accuracy"), "of the original %": Percent("original"),
         }),

@@ -1,4 +1,9 @@
-"""Table 1: bandwidths of memories and links of this host, all GPUs at work at once; the paper's V100 server beside."""
+"""Table 1: bandwidths of memories and links of this host, all GPUs at work at once; the paper's V100 server beside.
+
+There are no modelled rows for more GPUs than ran. What a GPU gets alone, times their number, would be the answer only
+if no link were shared; whether links are shared is what the table is about, and nothing but a measurement says it: of
+the paper's server two GPUs got no more of PCIe than one, and four twice as much.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +61,7 @@ def bandwidth(session: Session) -> dict[str, Any]:
             "device": crew.device(), "gbps": "10^9 bytes a second, sums over GPUs that work at once, medians; "
             "p10 and p90: sums of each GPU's own percentiles", "mb": "that a GPU moves in a call",
             "peers": "each GPU reads the next one's memory",
+            "modelled": "nothing: what more GPUs get depends on which of them share a link, which is what is measured",
         },
         "verification": {"copies_equal_to_their_source": checked}, "graphs": {}, "rows": rows,
         "notes": crew.notes(),

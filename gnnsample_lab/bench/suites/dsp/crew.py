@@ -295,8 +295,8 @@ LEFT_OUT = "what more GPUs cost each other on links, in host memory and on the h
 """Of rows that are modelled so."""
 
 
-def on_more_gpus(result: Any) -> tuple[Any, Any]:
-    """A training run's median epoch on :data:`MODELLED_GPUS` by the schedule model: its slices, a GPU's each with the
+def on_more_gpus(result: Any, gpus: int = MODELLED_GPUS) -> tuple[Any, Any]:
+    """A training run's median epoch on more GPUs than it had by the schedule model: its slices, a GPU's each with the
     stage times that it had; without :data:`LEFT_OUT`.
 
     Returns:
@@ -306,7 +306,33 @@ def on_more_gpus(result: Any) -> tuple[Any, Any]:
     from gnnsample_lab.pipeline.schedule.simulate import simulate
 
     run = run_of(common.median_epoch(result))
-    return run, simulate(run.times, run.executor or "serial", gpus=MODELLED_GPUS, **run.options)
+    return run, simulate(run.times, run.executor or "serial", gpus=gpus, **run.options)
+
+
+MODELLED_FROM = (
+    "by the schedule model, fed with the stages of the run on the most GPUs as they were there; rows, picks and stages "
+    f"are that run's. {LEFT_OUT[0].upper()}{LEFT_OUT[1:]} is left out. error_percent of a measured row: what the same "
+    "model, fed with the run on the next fewer GPUs, says of its epoch, over it, less 1; modelled rows have to be "
+    "expected to be as far off"
+)
+"""What records say of rows by :func:`on_more_gpus`."""
+
+
+def off_percent(fewer: Any, result: Any) -> float:
+    """How far :func:`on_more_gpus` of a run on fewer GPUs is off the median epoch of a run of as many slices."""
+    _, timeline = on_more_gpus(fewer, result.ranks)
+    return float(100 * (timeline.epoch_s * 1e6 / common.median_epoch(result).steady.total_us - 1))
+
+
+def off_notes(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """How far the model was off the rows that say it."""
+    errors = [row["error_percent"] for row in rows if row.get("error_percent") is not None]
+    if not errors:
+        return []
+    return [
+        f"Modelled epochs of runs that could be made, fed with runs on fewer GPUs, are off by {min(errors):+.0f} to "
+        f"{max(errors):+.0f} %."
+    ]
 
 
 def attempt(run: Callable[[], Any]) -> tuple[Any, str]:

@@ -2,16 +2,21 @@
 
 For each division, lists that do not fit are read from pinned host memory and rows that are not cached come from there;
 both are measured. Beside that stands what the bytes alone say (:func:`lab.distributed.split_memory`), modelled.
+
+DSP had eight GPUs. A division among eight parts needs no GPU: which lists and rows each holds, and the bytes that
+mini-batches then read from peers and from the host, are counted. Times of these rows are modelled, :data:`MODELLED_AS`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gnnsample_lab.bench import common
+from gnnsample_lab.bench.record import is_modelled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.minibatch.sampler import NeighborSampler
@@ -32,11 +37,13 @@ def memory(session: Session) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     best: list[dict[str, Any]] = []
     for name in names:
-        for world in crew.several(session):
-            here = _divisions(session, name, world)
+        by_world = {world: _divisions(session, name, world) for world in crew.several(session)}
+        add_errors(by_world)
+        more = _on_more(session, name, by_world[max(by_world)])
+        for here in (*by_world.values(), more):
             rows += here
             best += _best(here)
-    checked = sum(2 if row["sample_us"] else 1 for row in rows if "error" not in row)
+    ran = [row for row in rows if not is_modelled(row) and "error" not in row]
     return {
         "settings": {
             "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": crew.FANOUTS, "of_all": OF_ALL,
@@ -46,10 +53,63 @@ def memory(session: Session) -> dict[str, Any]:
             "at once; medians of the slowest rank. Stages are timed apart: their sum has no percentiles of its own",
             "work": crew.WORK,
             "modelled_us": "bytes of split_memory over 300 GB/s from peers and 50 GB/s from the host",
+            "modelled": MODELLED_AS,
         },
-        "verification": {"samples_and_rows_equal_to_whole_graph": checked},
-        "graphs": common.facts(session, names), "rows": rows, "best": best, "notes": crew.notes(),
+        "verification": {"samples_and_rows_equal_to_whole_graph": sum(2 if row["sample_us"] else 1 for row in ran)},
+        "graphs": common.facts(session, names), "rows": rows, "best": best,
+        "notes": [*crew.off_notes(rows), *crew.notes()],
     }  # fmt: skip
+
+
+MODELLED_AS = (
+    f"rows of {crew.MODELLED_GPUS} GPUs: memory, lists, rows and bytes are counted, for mini-batches of as many ranks; "
+    "both us, by which epoch_s is, lies on the line through the times of all divisions on the most GPUs that ran over "
+    "what the bytes alone say of them, modelled_us. What more GPUs cost each other at the host's memory beyond that is "
+    "left out. error_percent of a measured row: the line of the next fewer GPUs at its bytes, over its time, less 1"
+)
+"""What the record says of its modelled rows."""
+
+
+def line_through(rows: list[dict[str, Any]]) -> np.ndarray | None:
+    """Slope and begin of the line through the times of measured rows over what bytes say of them; None of fewer than
+    two."""
+    timed = [row for row in rows if row.get("us")]
+    by_bytes, us = ([float(row[key]) for row in timed] for key in ("modelled_us", "us"))
+    return np.polyfit(by_bytes, us, 1) if len(set(by_bytes)) > 1 else None
+
+
+def add_errors(by_world: dict[int, list[dict[str, Any]]]) -> None:
+    """Adds ``error_percent`` to rows by number of GPUs, ascending: how far the line of fewer GPUs is off."""
+    before: np.ndarray | None = None
+    for rows in by_world.values():
+        for row in rows:
+            if before is not None and row.get("us"):
+                row["error_percent"] = 100 * (float(np.polyval(before, row["modelled_us"])) / row["us"] - 1)
+        before = line_through(rows)
+
+
+def _on_more(session: Session, name: str, ran: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows on :data:`.crew.MODELLED_GPUS`, one for each division; see :data:`MODELLED_AS`.
+
+    ``ran``: the graph's rows on the most GPUs.
+    """
+    world, found, line = crew.MODELLED_GPUS, common.graph(session, name), line_through(ran)
+    divided = _divided(session, name, world)
+    rows = []
+    for share, split in zip(_shares(session), divided.splits, strict=True):
+        row: dict[str, Any] = {
+            "graph": name, "gpus": world, "origin": "modelled", "feature_share": share, **divided.facts,
+            **described(split, found), **divided.work, "modelled_us": split.seconds * 1e6 / VISITED,
+        }  # fmt: skip
+        us = 0.0 if line is None else float(np.polyval(line, row["modelled_us"]))
+        if us > 0:  # far from what ran, a line may say anything
+            row["us"] = us
+            row["epoch_s"] = row["us"] / 1e6 * crew.batches_of_epoch(name, found, divided.size, world)
+        rows.append(row)
+    session.say(
+        f"{name}, {world} ranks, modelled: " + ", ".join(f"{row.get('us', 0):.0f} us" for row in rows)
+    )
+    return rows
 
 
 def _divisions(session: Session, name: str, world: int) -> list[dict[str, Any]]:
@@ -58,7 +118,10 @@ def _divisions(session: Session, name: str, world: int) -> list[dict[str, Any]]:
     task, splits, facts = _plan(session, name, world)
     rows = []
     for share, split in zip(_shares(session), splits, strict=True):
-        row = {"graph": name, "gpus": world, "feature_share": share, **facts, **described(split, found)}
+        row = {
+            "graph": name, "gpus": world, "origin": "measured", "feature_share": share, **facts,
+            **described(split, found),
+        }  # fmt: skip
         more = {
             "topology_bytes": split.topology_bytes if len(split.spilled) else None, "rows": int(split.rows.max()),
             "copy_bytes": max(0, split.topology_bytes - task["part_bytes"]) if not len(split.spilled) else 0,
@@ -80,7 +143,10 @@ def _divisions(session: Session, name: str, world: int) -> list[dict[str, Any]]:
 
 
 def _best(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of a graph's rows on so many ranks the best one, and the one that bytes alone favour; none without times."""
+    """Of a graph's rows on so many ranks the best one, and the one that bytes alone favour; none without times.
+
+    ``origin`` says whether the best one's time was measured.
+    """
     timed = [row for row in rows if row.get("us")]
     if not timed:
         return []
@@ -89,6 +155,7 @@ def _best(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{
         "graph": shortest["graph"], "gpus": shortest["gpus"], "feature_share": shortest["feature_share"],
         "spilled": shortest["spilled_percent"], "modelled_share": modelled["feature_share"],
+        "origin": shortest["origin"],
     }]  # fmt: skip
 
 
@@ -123,30 +190,45 @@ def described(split: Any, found: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plan(session: Session, name: str, world: int) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
-    """What all divisions share: seeds, checksums, visits, parts with features; and the divisions."""
+@dataclass(frozen=True)
+class Divided:
+    """A graph among some ranks, and their memory between its topology and its features.
+
+    Attributes:
+        cut: who owns which vertex.
+        size: seeds of a rank's mini-batch.
+        splits: of :func:`lab.distributed.split_memory`, one for each share.
+        visits, loads: how often lists were expanded and rows loaded, of all ranks, ``float64[N]``.
+        work: ``rows`` and ``edges`` of a rank's mini-batch, means.
+        facts: ``budget_mb`` of a GPU, and ``all_mb``, what it would take to hold everything.
+    """
+
+    cut: Any
+    size: int
+    splits: list[Any]
+    visits: np.ndarray
+    loads: np.ndarray
+    work: dict[str, int]
+    facts: dict[str, Any]
+
+
+def _divided(session: Session, name: str, world: int) -> Divided:
+    """How memory may be divided on so many ranks, by :data:`VISITED` mini-batches apart from those that are timed."""
     from gnnsample_lab.distributed import split_memory
 
-    found = common.graph(session, name)
-    full = crew.host_graph(session, name, features=True)
-    size = crew.batch_size(found)
-    folder = crew.parts(session, name, world, features=True)
-    cut = crew.cut_of(session, name, world)
-    task: dict[str, Any] = {
-        "seconds": crew.seconds(session), "folder": folder, "fanouts": crew.FANOUTS, "weighted": False,
-        "replace": False, "size": size, "seeds": crew.seeds_of(found, world, BATCHES, size, cut.owner),
-    }  # fmt: skip
-    task["expected"] = running.expected(found, task, common.device())
+    found, full = common.graph(session, name), crew.host_graph(session, name, features=True)
+    size, cut = crew.batch_size(found), crew.cut_of(session, name, world)
     n, hops = int(found.num_nodes), len(crew.FANOUTS)
     lists, loads = np.zeros((hops, n)), np.zeros(n)
     sampler = NeighborSampler(found, list(crew.FANOUTS), device=common.device())
-    every = crew.seeds_of(found, world, BATCHES + VISITED, size, cut.owner)
-    for i in range(BATCHES, BATCHES + VISITED):  # apart from the mini-batches that are timed
+    every, edges = crew.seeds_of(found, world, BATCHES + VISITED, size, cut.owner), 0
+    for i in range(BATCHES, BATCHES + VISITED):
         for given in every:
             batch = sampler.sample(given[i], i)
             for hop, picks in enumerate(batch.picks):
                 lists[hop, to_host(picks.frontier)] += 1
             loads[to_host(batch.node_ids)] += 1
+            edges += int(batch.num_edges)
     row_bytes = int(full.num_features) * full.feat.dtype.itemsize
     id_bytes = found.indices.dtype.itemsize
     topology, features = int(found.num_edges) * id_bytes, n * row_bytes
@@ -155,8 +237,26 @@ def _plan(session: Session, name: str, world: int) -> tuple[dict[str, Any], list
         budget, cut, np.diff(to_host(found.indptr)), crew.FANOUTS, lists, loads, row_bytes,
         shares=_shares(session), entry_bytes=id_bytes,
     )  # fmt: skip
-    task |= {"visits": lists.sum(0), "loads": loads, "part_bytes": int(cut.edges.max()) * id_bytes}
-    return task, splits, {"budget_mb": budget / 1e6, "all_mb": (topology + features) / world / 1e6}
+    batches = VISITED * world
+    return Divided(
+        cut, size, splits, lists.sum(0), loads,
+        {"rows": round(float(loads.sum()) / batches), "edges": round(edges / batches)},
+        {"budget_mb": budget / 1e6, "all_mb": (topology + features) / world / 1e6},
+    )  # fmt: skip
+
+
+def _plan(session: Session, name: str, world: int) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
+    """What all divisions share: seeds, checksums, visits, parts with features; and the divisions."""
+    found, divided = common.graph(session, name), _divided(session, name, world)
+    task: dict[str, Any] = {
+        "seconds": crew.seconds(session), "folder": crew.parts(session, name, world, features=True),
+        "fanouts": crew.FANOUTS, "weighted": False, "replace": False, "size": divided.size,
+        "seeds": crew.seeds_of(found, world, BATCHES, divided.size, divided.cut.owner),
+        "visits": divided.visits, "loads": divided.loads,
+        "part_bytes": int(divided.cut.edges.max()) * found.indices.dtype.itemsize,
+    }  # fmt: skip
+    task["expected"] = running.expected(found, task, common.device())
+    return task, divided.splits, divided.facts
 
 
 # ---- on the ranks -----------------------------------------------------------------------------------------------

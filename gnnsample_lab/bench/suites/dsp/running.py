@@ -183,47 +183,79 @@ def run(pool: Any, task: dict[str, Any], world: int) -> tuple[dict[str, Any], st
     if problem:
         return {}, problem
     return {
-        **crew.slowest(results), **crew.mean_over_ranks(results),
-        "mb": sum(r["bytes"] for r in results) / 1e6, "ideal_mb": sum(r["ideal"] for r in results) / 1e6,
+        **crew.slowest(results), **crew.mean_over_ranks(results), **moved(results),
         **({"pick": results[0]["pick"]} if "pick" in results[0] else {}),
     }, ""  # fmt: skip
 
 
+def moved(results: list[dict[str, Any]]) -> dict[str, float]:
+    """``mb`` that came to all ranks together, and ``ideal_mb``."""
+    return {
+        "mb": sum(r["bytes"] for r in results) / 1e6, "ideal_mb": sum(r["ideal"] for r in results) / 1e6
+    }  # fmt: skip
+
+
 def layered(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
-    """Layer-wise sampling of whole mini-batches by all ranks together: ``times``, ``slots``, ``by`` (cuda or host)."""
+    """Layer-wise sampling of whole mini-batches by all ranks together: ``times``, ``slots``, ``by`` (cuda or host), and
+    of the first mini-batch ``bytes`` that came to this rank and the ``ideal``."""
     from gnnsample_lab.checks import is_cuda_array
     from gnnsample_lab.distributed import LayerSampler
 
     every = task["batches"]
     size = len(every[0]) + 2 * task["step_size"]
-    sampler = LayerSampler(
-        task["folder"], size, task["step_size"], rank=rank, replace=False, method=task["method"]
-    )
+
+    def made(**options: Any) -> LayerSampler:
+        return LayerSampler(
+            task["folder"],
+            size,
+            task["step_size"],
+            rank=rank,
+            replace=False,
+            method=task["method"],
+            **options,
+        )
+
+    sampler = made()
     batch = sampler.sample(every[0], 0, "owner")
     slots = [(_host(layer.slots), _host(layer.vertices)) for layer in batch.layers]
     by = "cuda" if batch.layers and is_cuda_array(batch.layers[0].vertices) else "host"
     times = crew.timed(rank, lambda i: sampler.sample(every[i % len(every)], i, "owner"), task["seconds"], 2)
     sampler.close()
-    return {"times": times, "slots": slots, "by": by}
+    counting = made(count_reads=True)  # another: on GPUs what counts takes its time
+    counting.sample(every[0], 0, "owner")
+    traffic = counting.traffic
+    counting.close()
+    return {"times": times, "slots": slots, "by": by, "bytes": traffic.volume, "ideal": traffic.ideal}
 
 
 def walked(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
-    """Walks from the roots of whole mini-batches by all ranks together: ``times``, ``mine``, ``paths``, ``by``.
+    """Walks from the roots of whole mini-batches by all ranks together: ``times``, ``mine``, ``paths``, ``by``,
+    ``bytes``, ``ideal``.
 
     ``paths`` are those of the first mini-batch from this rank's roots, which stand at ``mine``; for them walks are
-    collected, which is not timed.
+    collected, which is not timed. ``bytes`` of that mini-batch came to this rank, walks that are collected apart.
     """
     import gnnsample_lab as lab
     from gnnsample_lab.checks import is_cuda_array
 
     app, every = lab.apps.DeepWalk(task["length"], weighted=False), task["roots"]
-    walker = lab.distributed.Walker(task["folder"], app, rank=rank, method=task["method"])
+
+    def made(**options: Any) -> Any:
+        return lab.distributed.Walker(task["folder"], app, rank=rank, method=task["method"], **options)
+
+    walker = made()
     found = walker.walk(every[0], 0)
     by = "cuda" if is_cuda_array(found.vertices) else "host"
     mine, paths = _host(found.mine), _host(found.collect())
     times = crew.timed(rank, lambda i: walker.walk(every[i % len(every)], 0), task["seconds"], 2)
     walker.close()
-    return {"times": times, "mine": mine, "paths": paths, "by": by}
+    counting = made(count_reads=True)
+    counting.walk(every[0], 0)
+    traffic = counting.traffic
+    counting.close()
+    return {
+        "times": times, "mine": mine, "paths": paths, "by": by, "bytes": traffic.volume, "ideal": traffic.ideal
+    }  # fmt: skip
 
 
 def _host(array: Any) -> np.ndarray:

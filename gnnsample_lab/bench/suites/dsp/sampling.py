@@ -68,6 +68,8 @@ def sampling(session: Session) -> dict[str, Any]:
             "samples stay where they were made",
             "work": f"{crew.WORK}; layer by layer: vertices drawn, and all of a whole mini-batch, its seeds among them",
             "pick": "of CPU systems: the draw; dgl-cpu is timed by both, each verified, and the quicker is kept",
+            "mb": "bytes that came to all ranks for a mini-batch of each; layer by layer and of walks for a whole one. "
+            "What is read counts in sectors of 32 bytes",
             "modelled": MODELLED_AS,
             "epoch_s": "us times the mini-batches of a rank in an epoch of the unscaled graph's training vertices",
         },
@@ -240,7 +242,7 @@ def _tried(
     if problem:
         return {**row, "by": "", "error": problem}
     check(results)
-    return {**row, **crew.slowest(results), **work, "by": results[0]["by"]}
+    return {**row, **crew.slowest(results), **work, **running.moved(results), "by": results[0]["by"]}
 
 
 def _walk_rows(

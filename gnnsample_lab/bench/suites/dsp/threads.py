@@ -28,6 +28,7 @@ QUICK_BLOCKS = (1, 4, 16, 66, 132, 528)
 ENOUGH = 0.9
 """Share of the best speed that counts as reached."""
 FEATURES, ROWS = 100, 300_000
+MB = 4 * ROWS * FEATURES / 1e6
 _COPY_BYTES = 1 << 27
 
 
@@ -55,7 +56,8 @@ def threads(session: Session) -> dict[str, Any]:
         "settings": {
             "graph": name, "fanouts": crew.FANOUTS, "batch_size": crew.BATCH, "rows": ROWS, "num_features": FEATURES,
             "threads_of_gpu": 2048 * runtime.num_sms(), "us": "GPU time between two events, median",
-            "work": "of a call: rows and picks of a sampled mini-batch; rows that are loaded; MB loaded or copied",
+            "work": "of a call: rows and picks of a sampled mini-batch; rows that are loaded, at random and "
+            "after no picks; MB loaded or copied",
             "enough": f"threads from which on the speed is at least {ENOUGH:.0%} of the best",
         },
         "verification": {"points_equal_to_the_full_grid": len(rows)}, "graphs": common.facts(session, [name]),
@@ -156,7 +158,7 @@ def _loading(blocks: tuple[int, ...]) -> Iterator[Curve]:
                 raise VerificationError(f"{n} blocks, {memory}: other rows than the table's")
             return lambda: cache.extract(ids, marks, out)
 
-        yield _curve("loading", memory, {"rows": ROWS, "mb": 4 * ROWS * FEATURES / 1e6}, blocks, work)
+        yield _curve("loading", memory, {"rows": ROWS, "edges": 0, "mb": MB}, blocks, work)
 
 
 def _copying(session: Session, blocks: tuple[int, ...]) -> Iterator[Curve]:

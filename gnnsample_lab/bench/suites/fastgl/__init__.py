@@ -181,11 +181,13 @@ SUITES = (
         paper=_part("figure 14"), l2=AS_LEFT,
     ),
     Suite(
-        "fastgl-fig14a", "suites.fastgl.training_gpus.figure14a", "over the number of GPUs, up to those that are there",
+        "fastgl-fig14a", "suites.fastgl.training_gpus.figure14a",
+        "over the number of GPUs, up to those that are there; eight modelled",
         columns=as_recorded({
-            "system": "system", "GPUs": "gpus", "batch of a GPU": "batch_size", **WORK_A_BATCH,
+            "system": "system", "GPUs": "gpus", "by": "origin", "batch of a GPU": "batch_size", **WORK_A_BATCH,
             "sample ms": "sample_ms", "extract ms": "extract_ms", "train ms": "train_ms", **EPOCH_MS,
-            "cached %": "cache_percent", "over one GPU": "over_one", "over dgl": "over_dgl",
+            "model off %": "error_percent", "cached %": "cache_percent", "over one GPU": "over_one",
+            "over dgl": "over_dgl",
         }),
         paper=_part("figure 14a", papers.FIGURE14A, ("system",), {"paper: 8 GPUs over one": "over_one"}),
         needs_gpu=False, last=True, l2=AS_LEFT,

@@ -20,7 +20,7 @@ EPOCHS, QUICK_EPOCHS = 6, 4
 def figure14a(session: Session) -> dict[str, Any]:
     """Over (a) the number of GPUs, as many as there are up to 4; GCN. What a GPU trains on in a step stays the same.
 
-    Eight are modelled from the stages of the most that ran, in a note and in the settings.
+    Eight are modelled from the stages of the most that ran: a row of each system, a note and the settings.
     """
     checked = verify(session, SYSTEMS)
     name = crew.names(session, "products-like@0.1" if session.quick else "products-like")[0]
@@ -30,7 +30,7 @@ def figure14a(session: Session) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     modelled: dict[str, float] = {}
     for system in SYSTEMS:
-        alone = None
+        alone, fewer = 0.0, None
         for gpus in sorted({1, *crew.worlds()}):
             result = train(
                 graph, "gcn", system, epochs=QUICK_EPOCHS if session.quick else EPOCHS, batch_size=size * gpus,
@@ -42,15 +42,17 @@ def figure14a(session: Session) -> dict[str, Any]:
             alone = alone or epoch.total_us
             tasks = max(epoch.tasks or epoch.num_batches, 1)
             rows.append({
-                "graph": name, "system": system, "gpus": gpus, "batch_size": size, "steps": epoch.num_batches,
+                "graph": name, "system": system, "gpus": gpus, "origin": "measured", "batch_size": size,
+                "steps": epoch.num_batches,
+                "error_percent": None if fewer is None else crew.off_percent(fewer, result),
                 **common.epoch_seconds(result), "over_one": alone / epoch.total_us, "notes": list(result.notes),
                 "cache_percent": 100 * result.cache_ratio, **common.work_per_batch(epoch, tasks),
                 **{f"{stage}_ms": us / 1e3 / tasks for stage, us in epoch.stage_us.items()},
             })  # fmt: skip
             session.say(f"{name}, {system}, {gpus} GPUs: {epoch.total_us / 1e3:.1f} ms an epoch")
-            if gpus == crew.most_ranks():
-                _, timeline = crew.on_more_gpus(result)
-                modelled[system] = alone / 1e6 / timeline.epoch_s
+            fewer = result
+        rows.append(_on_more(rows[-1], fewer, alone))
+        modelled[system] = rows[-1]["over_one"]
     for row in rows:
         same = next(r for r in rows if r["system"] == "dgl" and r["gpus"] == row["gpus"])
         row["over_dgl"] = same["epoch_s"] / row["epoch_s"]
@@ -60,11 +62,25 @@ def figure14a(session: Session) -> dict[str, Any]:
         reorder="on several GPUs mini-batches keep their order",
         modelled={
             "gpus": crew.MODELLED_GPUS, "over_one": modelled,
-            "from": f"the schedule model, fed with the stages of the run on {crew.most_ranks()} GPUs as they were "
-            f"there: {crew.LEFT_OUT} is left out",
+            "from": f"the run on {crew.most_ranks()} GPUs, {crew.MODELLED_FROM}",
         },
         what="epoch_s: the median epoch after the first, with the 10th and 90th percentile of all after the first; "
         "stages: milliseconds a mini-batch of that epoch, those that overlap add up to more",
     )  # fmt: skip
     said = ", ".join(f"{system} {gain:.2f} x" for system, gain in modelled.items())
-    return found | {"notes": [f"Modelled, {crew.MODELLED_GPUS} GPUs over one: {said}.", *crew.notes()]}
+    notes = [f"Modelled, {crew.MODELLED_GPUS} GPUs over one: {said}.", *crew.off_notes(rows)]
+    return found | {"notes": [*notes, *crew.notes()]}
+
+
+def _on_more(row: dict[str, Any], result: Any, alone_us: float) -> dict[str, Any]:
+    """A system's row of the most GPUs that ran, as the schedule model has it on more (:func:`.crew.on_more_gpus`)."""
+    run, timeline = crew.on_more_gpus(result)
+    kept = (
+        "graph", "system", "batch_size", "cache_percent", "rows_per_batch", "picks_per_batch", "sample_ms",
+        "reorder_ms", "extract_ms", "train_ms",
+    )  # fmt: skip
+    return {
+        **{name: row[name] for name in kept if name in row}, "gpus": crew.MODELLED_GPUS, "origin": "modelled",
+        "steps": -(-run.times.batches // crew.MODELLED_GPUS), "epoch_s": timeline.epoch_s,
+        "over_one": alone_us / 1e6 / timeline.epoch_s,
+    }  # fmt: skip

@@ -75,6 +75,7 @@ class Task:
         switching, staleness: as ``lab.train`` takes them.
         policy: of the cache, in place of the system's.
         alone: one stage after the other, on one GPU, with a trainer's cache: what the model is fed with.
+        hidden: width of the model; None: :data:`HIDDEN`.
     """
 
     graph: str
@@ -86,6 +87,11 @@ class Task:
     staleness: int | None = 0
     policy: str | None = None
     alone: bool = False
+    hidden: int | None = None
+
+    @property
+    def width(self) -> int:
+        return self.hidden or HIDDEN
 
     @property
     def is_factored(self) -> bool:
@@ -207,7 +213,7 @@ def _run(session: Session, task: Task, how: str) -> Measured:
     def make() -> Measured:
         found, size = loaded(session, task.graph), batch_size(session, task.graph)
         options: dict[str, Any] = {
-            "epochs": EPOCHS, "batch_size": size, "fanouts": MODELS[task.model][1], "hidden": HIDDEN,
+            "epochs": EPOCHS, "batch_size": size, "fanouts": MODELS[task.model][1], "hidden": task.width,
             "cache_ratio": cache_ratio(session, task), "executor": how, "workers": common.workers(task.composed, how),
             "evaluate": False, "progress": False,
         }  # fmt: skip
@@ -354,7 +360,7 @@ def exchange_s(session: Session, task: Task) -> float:
     trainers = min(trainers, world)
     found = loaded(session, task.graph)
     model = make_model(
-        task.model, found.num_features, HIDDEN, found.num_classes, num_layers=len(MODELS[task.model][1])
+        task.model, found.num_features, task.width, found.num_classes, num_layers=len(MODELS[task.model][1])
     )  # fmt: skip
     size = sum(p.numel() for p in model.parameters())
 
@@ -424,9 +430,13 @@ def row(session: Session, task: Task) -> dict[str, Any]:
             **({"switched": run.switched} if task.switching else {}),
         }  # fmt: skip
     found = measured(session, task).row
-    run = modelled(session, task, found["tasks"])
-    more = {"model_s": run.epoch_s, "error_percent": 100 * (run.epoch_s / found["epoch_s"] - 1)}
-    return found | more
+    return found | beside_model(session, task, found["epoch_s"], found["tasks"])
+
+
+def beside_model(session: Session, task: Task, epoch_s: float, tasks: int) -> dict[str, float]:
+    """The model's version of a measured epoch of so many mini-batches, and its error."""
+    model_s = modelled(session, task, tasks).epoch_s
+    return {"model_s": model_s, "error_percent": 100 * (model_s / epoch_s - 1)}
 
 
 def reduced_notes(session: Session, rows: Sequence[dict[str, Any]]) -> list[str]:

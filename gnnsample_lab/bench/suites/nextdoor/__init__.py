@@ -144,8 +144,8 @@ SUITES = (
         "sampling on several GPUs, the graph on each, over one GPU, as published and ours",
         columns=as_recorded({
             "app": "app", "index": "index", "GPUs": "gpus", "samples": "num_samples", "steps": "steps",
-            "vertices drawn": "vertices", "ms": "ms", "p10": "p10", "p90": "p90", "over one GPU": "over_one",
-            "of linear %": "of_linear_percent",
+            "rows a batch": "rows", "picks a batch": "edges", "vertices drawn": "vertices", "ms": "ms", "p10": "p10",
+            "p90": "p90", "over one GPU": "over_one", "of linear %": "of_linear_percent",
         }),
         paper=_part("figure 10"), needs_gpu=False, last=True, l2=AS_LEFT,
     ),

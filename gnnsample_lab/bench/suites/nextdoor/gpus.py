@@ -64,6 +64,7 @@ def figure10(session: Session) -> dict[str, Any]:
                 over_one = alone.setdefault(index, ms) / ms
                 rows.append({
                     "graph": name, "app": case, "index": index, "gpus": gpus, "num_samples": len(roots),
+                    **crew.mean_over_ranks(results),
                     "steps": max(result["steps"] for result in results),
                     "vertices": sum(result["vertices"] for result in results), "ms": ms, "p10": p10, "p90": p90,
                     "over_one": over_one, "of_linear_percent": 100 * over_one / gpus,
@@ -82,6 +83,8 @@ def figure10(session: Session) -> dict[str, Any]:
             "ms": "time between two events around one call for a GPU's share of the samples, its index and the host's "
             "preparation included; the slowest GPU, all at once: median, p10 and p90 of its calls",
             "vertices": "drawn for the samples of all GPUs in a call: an edge of the sample each, roots not among them",
+            "work": "rows, edges: root vertices of a GPU's samples in a call, and picks from their lists and onwards; "
+            "means over the GPUs. Samples are no mini-batches: nobody loads a row for them",
             "graph": "all of it on every GPU; samples in equal shares, the same ones for any number of GPUs",
         },
         "verification": {"samples_equal_to_one_gpu": checked}, "graphs": cases.facts(session, names), "rows": rows,
@@ -114,8 +117,8 @@ def sampled(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     """On a rank: its share of the samples.
 
     Returns:
-        ``times`` of one call (10th percentile, median, 90th, us), ``steps`` and ``vertices`` that it draws, and
-        ``digest`` of the first samples.
+        ``times`` of one call (10th percentile, median, 90th, us), ``steps`` and ``vertices`` that it draws (as
+        ``edges``, too), ``rows``, its roots, and ``digest`` of the first samples.
     """
     import gnnsample_lab as lab
 
@@ -137,4 +140,7 @@ def sampled(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     del steps
     rank.barrier()
     times = crew.event_times(rank, work)
-    return {"times": times, "digest": found, "steps": sum(n > 0 for n in drawn), "vertices": sum(drawn)}
+    return {
+        "times": times, "digest": found, "steps": sum(n > 0 for n in drawn), "vertices": sum(drawn),
+        "rows": int(roots.size), "edges": sum(drawn),
+    }  # fmt: skip

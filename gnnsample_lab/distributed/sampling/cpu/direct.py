@@ -26,12 +26,12 @@ from gnnsample_lab.sampling.weights import IntegerWeights
 from ..engines import Setup
 from ..sectors import count_reads
 from ..spill import Spill, kept_bytes, memories, spill
+from ..traffic import NO_NVLINK
 from ..visits import hot_lists
 from .base import CpuEngine, by_owner, draw, in_order
 from .push import HOST_LABEL
 
 LABELS = {"uva": HOST_LABEL}
-_NO_NVLINK = "CPU: no NVLink"
 
 
 class Direct(CpuEngine):
@@ -85,7 +85,7 @@ class Direct(CpuEngine):
             place[self._hot_row[frontier] >= 0] = len(parts)
         asked, found = by_owner(frontier, place, len(parts) + 1), []
         bounds, spec = asked.bounds, self.spec
-        self.exchange.traffic.label = LABELS.get(self.method, _NO_NVLINK)
+        self.exchange.traffic.label = LABELS.get(self.method, NO_NVLINK)
         for p in range(len(parts) + 1):
             vertices = asked.vertices[bounds[p] : bounds[p + 1]]
             if p == len(parts):
