@@ -347,6 +347,15 @@ def _summed(graph: Any, x: np.ndarray, scores: list[np.ndarray], device: str) ->
             # Means: beside a hub's sum a wrong row of few edges would not be seen.
             made = sums.whole(topology, begin, end, rows, columns, scale, scale is not by_share)
             yield f"an inference's means, {what}, from {begin}", made.cpu().numpy()
+            if scale is by_share:
+                continue
+            early = None
+            if (
+                device != "cpu"
+            ):  # a host has no half to begin with: what it sums at once is what both must come to
+                early = sums.begun(topology, n // 2, rows, columns, scale, rows.new_empty((n, columns.width)))
+            made = sums.whole(topology, begin, end, rows, columns, scale, True, early=early)
+            yield f"an inference's means in two halves, {what}, from {begin}", made.cpu().numpy()
         made = sums.per_head(topology, begin, end, rows, one, by_share)
         yield f"an inference's rows by heads, from {begin}", made.cpu().numpy()
 
