@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import runtime
+from gnnsample_lab.pipeline.clock import covered
 from gnnsample_lab.sampling.neighbors.launch import capture
 
 from .quick_core import quick_pass
@@ -178,17 +178,9 @@ def busy_us(work: Callable[[int], Any], count: int) -> float | None:
             wait()
             del kept
     kernels = [e for e in seen.events() if str(e.device_type).endswith("CUDA")]
-    spent = _covered([(float(e.time_range.start), float(e.time_range.end)) for e in kernels])
+    # A kernel that waits inside for the one before overlaps it.
+    spent = covered((float(e.time_range.start), float(e.time_range.end)) for e in kernels)
     return spent / count if spent else None
-
-
-def _covered(spans: Sequence[tuple[float, float]]) -> float:
-    """Time that lies in any of the spans: a kernel that waits inside for the one before overlaps it."""
-    total, reached = 0.0, -math.inf
-    for begin, end in sorted(spans):
-        total += max(0.0, end - max(begin, reached))
-        reached = max(reached, end)
-    return total
 
 
 def gpu_times(work: Callable[[int], Any], count: int, passes: int = 5) -> list[float]:

@@ -183,6 +183,8 @@ class TrainResult:
             without a cache.
         memory: what each rank's device holds (:class:`RankMemory`).
         kernels: by rank, names of the kernels that its GPU ran in the last epoch and how often; empty unless asked for.
+        gpu_busy: by rank, the share of the last epoch, while it was profiled, in which at least one kernel ran on its
+            GPU; empty unless kernels were asked for.
         notes: where the run departs from the system's description (on a CPU, for example).
         settings: the arguments that the run depends on.
         network: the trained ``torch.nn.Module``.
@@ -212,6 +214,7 @@ class TrainResult:
     update_sizes: list[int] = field(default_factory=list, repr=False)
     memory: list[RankMemory] = field(default_factory=list, repr=False)
     kernels: list[dict[str, int]] = field(default_factory=list, repr=False)
+    gpu_busy: list[float] = field(default_factory=list, repr=False)
 
     @property
     def steady(self) -> EpochRecord:

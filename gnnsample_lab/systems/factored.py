@@ -129,7 +129,7 @@ def train_factored(
         "accuracy": accuracy, "resumed": trainer.resumed, "is_first": first,
         "update_sizes": trainer.sizes_of_updates() if first else [],
         "memory": memory,
-        "kernels": job.get("ran"),
+        "kernels": job.get("ran"), "gpu_busy": job.get("busy"),
         "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
     }  # fmt: skip
 

@@ -32,7 +32,7 @@ from .ranks import Part
 from .resuming import checksum, contents_of
 from .table import System
 
-_TOLD = ("records", "setup_us", "memory", "kernels", "draws")
+_TOLD = ("records", "setup_us", "memory", "kernels", "gpu_busy", "draws")
 """What each rank has of its own; the rest of a :data:`Part` is the same on all of them."""
 
 

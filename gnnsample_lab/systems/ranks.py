@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.files import scratch_folder
 from gnnsample_lab.graph import cache, roots
 from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.pipeline.clock import covered
 from gnnsample_lab.pipeline.memory import apart
 from gnnsample_lab.pipeline.records import EpochRecord, RankMemory, merged
 
@@ -69,7 +71,7 @@ def train_rank(rank: Any, graph: Graph, job: dict[str, Any]) -> tuple[Part, Any]
         "records": records, "setup_us": ready.setup_us, "ratio": ready.cache_ratio, "notes": ready.notes,
         "settings": ready.settings, "losses": trainer.losses, "batch_ids": trainer.batch_ids, "accuracy": accuracy,
         "resumed": trainer.resumed, "update_sizes": trainer.sizes_of_updates(), "memory": memory,
-        "kernels": job.get("ran"), "draws": trainer.draws,
+        "kernels": job.get("ran"), "gpu_busy": job.get("busy"), "draws": trainer.draws,
     }, trainer.model  # fmt: skip
 
 
@@ -94,7 +96,8 @@ def check_peak(trainer: Any, record: EpochRecord, budget_bytes: int) -> None:
 
 @contextlib.contextmanager
 def kernels_into(job: dict[str, Any], device: str, epoch: int) -> Iterator[None]:
-    """Put the names of the kernels that run in the block, and how often, into ``job["ran"]``, if it asks for them.
+    """Put the names of the kernels that run in the block, and how often, into ``job["ran"]``, if it asks for them, and
+    into ``job["busy"]`` for which share of the block's time at least one of them ran.
 
     CUPTI sees all kernels of the process, those of CuPy too.
     """
@@ -106,11 +109,16 @@ def kernels_into(job: dict[str, Any], device: str, epoch: int) -> Iterator[None]
     with tempfile.TemporaryDirectory(prefix="lab-kernels-") as folder:
         file = Path(folder) / "trace.json"
         with profile(activities=[ProfilerActivity.CUDA]) as found:
+            began = time.perf_counter()
             yield
             wait_for_device()
+            us = (time.perf_counter() - began) * 1e6
         found.export_chrome_trace(str(file))
         events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
-    job["ran"] = dict(Counter(str(event["name"]) for event in events if event.get("cat") == "kernel"))
+    ran = [event for event in events if event.get("cat") == "kernel"]
+    job["ran"] = dict(Counter(str(event["name"]) for event in ran))
+    spans = ((float(event["ts"]), float(event["ts"]) + float(event["dur"])) for event in ran)
+    job["busy"] = min(1.0, covered(spans) / us)
 
 
 def merged_epochs(parts: list[Part]) -> list[EpochRecord]:

@@ -416,8 +416,9 @@ def train(
             On several hosts each holds all parts between its ranks (DSP, section 3.2); a ``Partition`` or a folder with
             a part for every rank of the job spreads them over the hosts. Rows that no rank caches are then split among
             the hosts.
-        kernels: record which kernels ran on the GPU of each rank in the last epoch (``TrainResult.kernels``), by
-            PyTorch's profiler; that epoch's times are then not to be used.
+        kernels: record which kernels ran on the GPU of each rank in the last epoch (``TrainResult.kernels``), and for
+            which share of it one of them ran (``TrainResult.gpu_busy``), by PyTorch's profiler; that epoch's times are
+            then not to be used.
         handover: of ``"factored"`` on ranks: ``"host"``: samples go to trainers through host memory (GNNLab);
             ``"peer"``: they stay in their sampler's device memory, where trainers read them over NVLink (ours). On CPU
             ranks mapped files stand for it.
@@ -575,7 +576,8 @@ def train(
         ready, records, accuracy = run_epochs(graph, job, told=told)
         memory = [several.memory_of(ready.trainer, 0, "all stages", records)]  # before it is given back
         ready.close()
-    return result(ready, records, accuracy, memory=memory, kernels=[job["ran"]] if "ran" in job else [])
+    ran = {"kernels": [job["ran"]], "gpu_busy": [job["busy"]]} if "ran" in job else {}
+    return result(ready, records, accuracy, memory=memory, **ran)
 
 
 _DEFAULTS = inspect.signature(train).parameters
@@ -750,7 +752,8 @@ def _result_of_ranks(
         ),
         first["settings"], network,
         ranks=count, resumed=first["resumed"], update_sizes=first.get("update_sizes", []),
-        memory=[part["memory"] for part in found], kernels=[p["kernels"] for p in found if p["kernels"] is not None],
+        memory=[part["memory"] for part in found],
+        **{what: [p[what] for p in found if p[what] is not None] for what in ("kernels", "gpu_busy")},
     )  # fmt: skip
 
 

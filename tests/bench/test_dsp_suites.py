@@ -555,9 +555,28 @@ def small(session: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
     return session
 
 
+def test_the_time_in_which_a_gpu_runs_a_kernel_is_of_a_run_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    def trained(session: Any, *args: Any, kernels: bool) -> Any:
+        asked.append((*args, kernels))
+        return SimpleNamespace(gpu_busy={"dsp-seq": [0.25, 0.35], "dsp": [0.6, 0.9]}[args[1]])
+
+    monkeypatch.setattr(utilisation, "trained", trained)
+    monkeypatch.setattr(utilisation.common, "device", lambda: "cuda")
+    found = utilisation.kernels_run(None, "g", 2, 64)  # type: ignore[arg-type]
+    assert found == {"dsp-seq": pytest.approx(30), "dsp": pytest.approx(75)}
+    assert asked == [("g", s, 2, utilisation.PROFILED, 64, True) for s in utilisation.SYSTEMS]
+    monkeypatch.setattr(utilisation.common, "device", lambda: "cpu")
+    assert utilisation.kernels_run(None, "g", 2, 64) == {"dsp-seq": None, "dsp": None}  # type: ignore[arg-type]
+
+
 @pytest.mark.slow
-def test_pipeline_measured_and_modelled(small: Session) -> None:
+def test_pipeline_measured_and_modelled(small: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     small.quick = False
+    monkeypatch.setattr(utilisation, "kernels_run", lambda *_: {"dsp-seq": 25.0, "dsp": 60.0})
     record = run("dsp-utilisation", small)
     measured = {(r["gpus"], r["system"]): r for r in record["rows"] if r["origin"] == "measured"}
     modelled = {(r["gpus"], r["stages"]): r for r in record["rows"] if r["origin"] == "modelled"}
@@ -568,6 +587,7 @@ def test_pipeline_measured_and_modelled(small: Session) -> None:
     assert {f"modelled, {stages}" for stages in (alone, overlapped)} <= set(_cells(record, "origin"))
     for gpus in (1, 2):
         one, other = (measured[gpus, s] for s in utilisation.SYSTEMS)
+        assert (one["gpu_busy_over_seq"], other["gpu_busy_over_seq"]) == (1, pytest.approx(2.4))
         assert (one["executor"], other["executor"]) == ("serial", "overlapped") and one["speedup"] == 1
         assert other["speedup"] == pytest.approx(one["epoch_s"] / other["epoch_s"], rel=1e-3)
         for stages, fed in ((alone, one), (overlapped, other)):

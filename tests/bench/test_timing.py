@@ -8,6 +8,7 @@ import pytest
 
 from gnnsample_lab.bench import timing
 from gnnsample_lab.bench.suite import Spread
+from gnnsample_lab.pipeline.clock import covered
 
 
 @pytest.fixture
@@ -69,5 +70,5 @@ def test_each_piece_is_the_best_pass_median_after_a_warm_one(clock) -> None:
 
 
 def test_time_that_kernels_share_counts_once():
-    assert timing._covered([]) == 0
-    assert timing._covered([(5, 7), (0, 2), (1, 3), (2.5, 2.75), (7, 8)]) == 3 + 3
+    assert covered([]) == 0
+    assert covered([(5, 7), (0, 2), (1, 3), (2.5, 2.75), (7, 8)]) == 3 + 3

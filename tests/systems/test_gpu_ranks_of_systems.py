@@ -154,6 +154,7 @@ def test_a_trainer_has_no_sampling_kernel(graph, gpu_ranks):
     )  # fmt: skip
     sampler, trainer = ({name for name in ran if name in sampling_kernels()} for ran in found.kernels)
     assert sampler and not trainer and found.kernels[1]
+    assert len(found.gpu_busy) == 2 and all(0 < share <= 1 for share in found.gpu_busy)
     assert found.memory[1].topology == 0 < found.memory[0].topology
 
 

@@ -7,12 +7,14 @@ On a CPU a system is its samples, cache, match, order and executor: strategy, ID
 from __future__ import annotations
 
 import gc
+import json
 import math
 import subprocess
 import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -502,3 +504,41 @@ def test_a_module_without_parameters_to_train_is_refused(graph):
     for model in (torch.nn.Identity(), frozen.requires_grad_(False)):
         with pytest.raises(ValueError, match="model must have parameters that are trained"):
             lab.train(graph, model, **QUICK)
+
+
+def test_kernels_are_counted_and_so_is_the_time_in_which_one_runs(monkeypatch):
+    """Of what the profiler has seen in the last epoch: copies are none, and kernels beside each other count once."""
+    torch = pytest.importorskip("torch")
+    from gnnsample_lab.systems import ranks
+
+    seen = [("kernel", "draw", 0, 400), ("kernel", "draw", 300, 300), ("kernel", "sum", 800, 100)]
+    seen += [("gpu_memcpy", "copy", 600, 200)]
+    events = [{"cat": cat, "name": name, "ts": ts, "dur": dur} for cat, name, ts, dur in seen]
+
+    class Profile:
+        def __init__(self, activities):
+            assert activities == [torch.profiler.ProfilerActivity.CUDA]
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return None
+
+        def export_chrome_trace(self, file):
+            Path(file).write_text(json.dumps({"traceEvents": [*events, {"name": "no category"}]}))
+
+    clock = iter([0.0, 1e-3])  # a millisecond
+    monkeypatch.setattr(torch.profiler, "profile", Profile)
+    monkeypatch.setattr(ranks, "wait_for_device", lambda: None)
+    monkeypatch.setattr(ranks.time, "perf_counter", lambda: next(clock))
+    job = {"kernels": True, "epochs": 3}
+    for epoch in range(3):
+        with ranks.kernels_into(job, "cuda", epoch):
+            assert "ran" not in job
+    assert job["ran"] == {"draw": 2, "sum": 1} and job["busy"] == pytest.approx(0.7)
+    for device, asked in (("cpu", True), ("cuda", False)):
+        job = {"kernels": asked, "epochs": 1}
+        with ranks.kernels_into(job, device, 0):
+            pass
+        assert "ran" not in job

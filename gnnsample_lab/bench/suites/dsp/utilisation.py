@@ -4,6 +4,9 @@ DSP and DSP-Seq train the same mini-batches; the executors' records say which st
 what the schedule model makes of measured stages. Fed with stages that ran alone it predicts, also for more GPUs than
 there are, and knows nothing of how stages that overlap on a GPU slow each other. Fed with the stages as they were
 within DSP's own run it predicts nothing, but says how well the schedule explains the epoch.
+
+A worker that has work need not keep the GPU busy. So both train once more under a profiler, which says for which share
+of an epoch at least one kernel ran: what a GPU's own counter of its utilisation counts.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from gnnsample_lab.bench import common
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl.training import require_torch
+from gnnsample_lab.pipeline.clock import covered
 
 from . import crew
 
@@ -25,8 +29,8 @@ MODELLED = (1, 2, 4, 8)
 STAGES = ("sample", "extract", "train")
 ALONE, OVERLAPPED = "stages alone", "stages as they overlapped"
 """What the modelled rows are fed with."""
-EPOCHS, QUICK_EPOCHS = 6, 4
-"""The first warms up; of an odd number of others the median is one that ran."""
+EPOCHS, QUICK_EPOCHS, PROFILED = 6, 4, 3
+"""The first warms up; of an odd number of others the median is one that ran. The last one of the third is profiled."""
 CACHE_RATIO = 0.2
 HIDDEN = 256
 MODEL = "sage"
@@ -46,16 +50,24 @@ def utilisation(session: Session) -> dict[str, Any]:
             steps = runs["dsp"].epochs[0].num_batches
             compared += same_losses(runs["dsp-seq"], runs["dsp"], f"{name}, {world} ranks", steps)
             pairs[world] = runs
-            rows += [measured(name, world, runs[s], runs["dsp-seq"]) for s in SYSTEMS]
-            for row in rows[-2:]:
+            ran = kernels_run(session, name, world, size)
+            before = ran["dsp-seq"]
+            for system, percent in ran.items():
+                row = measured(name, world, runs[system], runs["dsp-seq"])
+                row["gpu_busy_percent"] = percent
+                row["gpu_busy_over_seq"] = percent / before if percent and before else None
+                rows.append(row)
                 session.say(
-                    f"{name}, {world} ranks, {row['system']}: {row['epoch_s']:.3f} s, busy {row['busy_percent']:.0f} %"
+                    f"{name}, {world} ranks, {system}: {row['epoch_s']:.3f} s, busy {row['busy_percent']:.0f} %, a "
+                    f"kernel runs {'-' if percent is None else f'{percent:.0f} %'}"
                 )
         rows += modelled(name, pairs)
     return {
         "settings": settings(session, names) | {
             "busy_percent": "of an epoch's wall time, how long at least one stage's worker has work, mean over ranks; "
             "stage by stage beside it. Executors' records, not the occupancy of multiprocessors",
+            "gpu_busy_percent": "of the last epoch of a run of its own, whose launches a profiler slows, how long at "
+            "least one kernel runs on a GPU, mean over ranks; gpu_busy_over_seq: over that of dsp-seq",
             "epoch_s": "the median epoch after the first, with the 10th and 90th percentile of all after the first; "
             "stages and shares: of that epoch, a mini-batch of a rank",
             "speedup": "epoch of dsp-seq over epoch of dsp",
@@ -99,8 +111,9 @@ def graphs(session: Session) -> tuple[str, ...]:
 
 
 def trained(
-    session: Session, name: str, system: str, world: int, epochs: int, size: int, evaluate: bool = False
-) -> Any:
+    session: Session, name: str, system: str, world: int, epochs: int, size: int, evaluate: bool = False,
+    kernels: bool = False,
+) -> Any:  # fmt: skip
     """A training run of a system in steps of ``size`` seeds."""
     from dataclasses import replace
 
@@ -113,10 +126,18 @@ def trained(
             graph, MODEL, replace(find(system), partition=crew.division(session, name, world)), epochs=epochs,
             hidden=HIDDEN, batch_size=size, fanouts=crew.FANOUTS, evaluate=evaluate, progress=False,
             dropout=0.0, pick="floyd", cache_ratio=CACHE_RATIO if find(system).cache else None,
-            ranks=crew.ranks_of(session, world) if world > 1 else 1, device=common.device(),
+            ranks=crew.ranks_of(session, world) if world > 1 else 1, device=common.device(), kernels=kernels,
         )  # fmt: skip
 
-    return session.kept(("dsp", "trained", name, system, world, epochs, size, evaluate), make)
+    return session.kept(("dsp", "trained", name, system, world, epochs, size, evaluate, kernels), make)
+
+
+def kernels_run(session: Session, name: str, world: int, size: int) -> dict[str, float | None]:
+    """By system, of a profiled epoch in percent: how long at least one kernel ran, mean over GPUs; None on CPUs."""
+    if common.device() != "cuda":
+        return dict.fromkeys(SYSTEMS)
+    runs = {s: trained(session, name, s, world, PROFILED, size, kernels=True) for s in SYSTEMS}
+    return {system: 100 * float(np.mean(run.gpu_busy)) for system, run in runs.items()}
 
 
 def same_losses(one: Any, other: Any, what: str, steps: int) -> int:
@@ -164,13 +185,10 @@ def busy(events: Iterable[Any], total_us: float, world: int) -> dict[str, float]
 
 def _covered(spans: Iterable[tuple[int, float, float]]) -> float:
     """Microseconds in which at least one span of a rank runs, added up over ranks."""
-    total, last_rank, until = 0.0, None, 0.0
-    for rank, start, end in sorted(spans):
-        if rank != last_rank:
-            last_rank, until = rank, start
-        total += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return total
+    by_rank: dict[int, list[tuple[float, float]]] = {}
+    for rank, start, end in spans:
+        by_rank.setdefault(rank, []).append((start, end))
+    return sum(covered(each) for each in by_rank.values())
 
 
 def modelled(name: str, pairs: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
