@@ -298,6 +298,29 @@ def test_caches_are_as_large_as_what_fastgl_had_left() -> None:
     assert left("arxiv-like@0.05", features) == pytest.approx(0.0176 * features / 1e9, rel=0.01)
 
 
+def test_rows_are_as_wide_as_in_the_paper(fresh, session, made_up_training, monkeypatch) -> None:
+    """Products has 200 features in FastGL's table 6, and 100 as the Open Graph Benchmark offers it."""
+    wide = fastgl.papers.columns
+    assert wide("products-like@0.1") == wide("ogbn-products") == 200
+    assert all(
+        wide(name) is None for name in ("reddit-like", "mag-like", "papers100M-like@0.25", "ogbn-arxiv")
+    )
+    narrow = common.graph(fresh, "arxiv-like@0.05", features=True)
+    assert training.featured(fresh, "arxiv-like@0.05") is narrow
+    monkeypatch.setitem(fastgl.papers._COLUMNS, "arxiv-like", 300)
+    found = np.asarray(training.featured(fresh, "arxiv-like@0.05").feat)
+    assert found.shape[1] == 300 and np.array_equal(found[:, 256:], narrow.feat[:, :44])
+    assert np.array_equal(found[:, :128], narrow.feat) and np.array_equal(found[:, 128:256], narrow.feat)
+    assert {row["num_features"] for row in runner.run("fastgl-fig9", session=fresh)["rows"]} == {300}
+    before = runner.run("fastgl-table7", session=session)["rows"]
+    for name in session.chosen:
+        monkeypatch.setitem(fastgl.papers._COLUMNS, name.partition("@")[0], 3 * before[0]["num_features"])
+    after = runner.run("fastgl-table7", session=session)["rows"]
+    for one, other in zip(before, after, strict=True):
+        assert other["num_features"] == 3 * one["num_features"]
+        assert other["mb_per_batch"] == pytest.approx(3 * one["mb_per_batch"], rel=1e-3)
+
+
 @pytest.mark.parametrize("figure", ["fastgl-fig9", "fastgl-fig11", "fastgl-fig14"])
 def test_systems_that_cache_are_kept_to_the_papers_capacity(
     fresh, made_up_training, figure, monkeypatch

@@ -18,7 +18,8 @@ def _whose(row: Row) -> str:
 
 
 _RUN: Columns = {
-    "model": "model", "system": "system", "whose": _whose, **SEEDS_A_BATCH, "sample ms": "sample_ms",
+    "model": "model", "system": "system", "whose": _whose, **SEEDS_A_BATCH, "features": "num_features",
+    "sample ms": "sample_ms",
     "extract ms": "extract_ms",
     "train ms": "train_ms", "step ms": Spread("step_ms"), "epoch s": "epoch_s",
 }  # fmt: skip
@@ -112,22 +113,21 @@ SUITES = (
     Suite(
         "fastgl-table7", "suites.fastgl.memory_io.table7",
         "memory IO with random walks: all rows, Match, reorder",
-        rests_on=("match degree",), columns={
-            "system": "system", "by": "transfer", "ms a batch": Spread("io_ms"), "epoch s": "io_s", "x": "speedup",
-            "MB": "mb_per_batch", "reused %": "reused_percent",
-        },
+        rests_on=("match degree",), columns=as_recorded({
+            "system": "system", "by": "transfer", "features": "num_features", "ms a batch": Spread("io_ms"),
+            "epoch s": "io_s", "x": "speedup", "MB": "mb_per_batch", "reused %": "reused_percent",
+        }),
         paper=_part("table 7", papers.TABLE7, ("graph", "system"), {"paper s": "io_s", "paper x": "speedup"}),
         l2=AS_LEFT,
     ),
     Suite(
         "fastgl-fig10", "suites.fastgl.memory_io.figure10",
         "memory IO against the cache ratio, Match with and without reorder",
-        rests_on=("match degree", "hit rate"), columns={
-            "part": "part", "system": "system", "cached %": "cache_percent", "ms a batch": Spread("io_ms"),
-            "x": "speedup",
-            "MB": "mb_per_batch", "hit %": "hit_percent", "reused %": "reused_percent",
-            "reorder takes off": "reorder_gain",
-        },
+        rests_on=("match degree", "hit rate"), columns=as_recorded({
+            "part": "part", "system": "system", "features": "num_features", "cached %": "cache_percent",
+            "ms a batch": Spread("io_ms"), "x": "speedup", "MB": "mb_per_batch", "hit %": "hit_percent",
+            "reused %": "reused_percent", "reorder takes off": "reorder_gain",
+        }),
         paper=_part("figure 10"), l2=AS_LEFT,
     ),
     Suite(
@@ -184,8 +184,9 @@ SUITES = (
         "fastgl-fig14a", "suites.fastgl.training_gpus.figure14a",
         "over the number of GPUs, up to those that are there; eight modelled",
         columns=as_recorded({
-            "system": "system", "GPUs": "gpus", "by": "origin", "batch of a GPU": "batch_size", **WORK_A_BATCH,
-            "sample ms": "sample_ms", "extract ms": "extract_ms", "train ms": "train_ms", **EPOCH_MS,
+            "system": "system", "GPUs": "gpus", "by": "origin", "batch of a GPU": "batch_size",
+            "features": "num_features", **WORK_A_BATCH, "sample ms": "sample_ms", "extract ms": "extract_ms",
+            "train ms": "train_ms", **EPOCH_MS,
             "model off %": "error_percent", "cached %": "cache_percent", "over one GPU": "over_one",
             "over dgl": "over_dgl",
         }),

@@ -20,6 +20,8 @@ from gnnsample_lab.features.reuse.match import match_degrees
 from gnnsample_lab.features.reuse.matched import MatchedFeatures
 from gnnsample_lab.features.reuse.reorder import path_score, reorder
 
+from .papers import columns
+
 WINDOW = 32
 """Mini-batches that are put in order together."""
 _CHECKED = 4
@@ -130,7 +132,8 @@ def memory_io(
         batch.node_ids for batch in common.batches(session, name, WINDOW if not session.quick else 8, kind)
     ]
     plain = [to_host(one).astype(np.int64) for one in ids]
-    feat = feature_table(session, found.graph.num_nodes, found.dimension)
+    wide = columns(name) or found.dimension
+    feat = feature_table(session, found.graph.num_nodes, wide)
     if feat is None:
         session.say(f"{name}: its features exceed the table limit, left out")
         return []
@@ -154,7 +157,7 @@ def memory_io(
         stats = [stat for _, stat in _extract_in_order(source, ids, order, match)]
         moved = sum(int(stat.bytes_moved) for stat in stats)
         cached = np.asarray(cache.cached_ids)
-        expected = 4 * found.dimension * _expected_rows(plain, order, cached, match, found.graph.num_nodes)
+        expected = 4 * wide * _expected_rows(plain, order, cached, match, found.graph.num_nodes)
         if moved != expected:
             raise VerificationError(
                 f"{name}, {label}: {moved} bytes moved, {expected} are those of the rows that nobody holds"
@@ -163,6 +166,7 @@ def memory_io(
         works.append(functools.partial(_run_through, in_order))
         rows.append({
             "graph": name, "sampler": kind, "cache_percent": 100 * ratio, "system": label, "transfer": cache.transfer,
+            "num_features": wide,
             "reorder_ms": statistics.median(reorders) / 1e3 / len(ids),
             "mb_per_batch": moved / 1e6 / len(ids), "expected_mb": expected / 1e6 / len(ids),
             "reused_percent": 100 * sum(s.reused for s in stats) / sum(s.rows for s in stats),

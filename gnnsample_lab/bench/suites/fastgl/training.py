@@ -25,7 +25,7 @@ from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.systems.table import System, find
 from gnnsample_lab.systems.train import train
 
-from .papers import CAPACITY_OF, left_gb
+from .papers import CAPACITY_OF, columns, left_gb
 
 STEPS, QUICK_STEPS, CPU_STEPS = 25, 8, 8
 """Mini-batches of a measured epoch at most: of a full run, a quick one, and a full one that samples on the CPU. An
@@ -69,11 +69,23 @@ def require_torch(session: Session) -> None:
         raise Unavailable("training on the GPU needs a PyTorch built for CUDA")
 
 
+def featured(session: Session, name: str) -> Any:
+    """The graph with features in host memory, as wide as FastGL's table 6 has them: narrower ones are repeated."""
+    found, wide = common.graph(session, name, features=True), columns(name)
+    if wide is None or found.feat is None:
+        return found
+
+    def make() -> Any:
+        return replace(found, feat=_columns(np.asarray(found.feat), wide), validate=False)
+
+    return session.kept(("featured", name, wide), make)
+
+
 def _limited(session: Session, name: str, batch: int, dimension: int | None, steps: int) -> Any:
     """The graph with the seeds of ``steps`` mini-batches at most, features in host memory, topology on the device."""
 
     def make() -> Any:
-        found = common.graph(session, name, features=True)
+        found = featured(session, name)
         if found.feat is None or found.label is None or "train" not in found.splits:
             raise Unavailable(f"{name} has no features, labels or training split to train on")
         if dimension is not None:
@@ -129,7 +141,7 @@ def run(
         ``peak_mb``, ``cache_percent``, ``cache_gb``.
     """
     chosen = find(system)
-    full = common.graph(session, name, features=True)
+    full = featured(session, name)
     batch = common.batch_size(name, full, size)
     key = ("run", name, chosen, model, batch, tuple(fanouts), hidden, dimension, cache_ratio)
 

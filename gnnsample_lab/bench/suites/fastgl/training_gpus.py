@@ -10,7 +10,7 @@ from gnnsample_lab.bench.suites.dsp import crew
 from gnnsample_lab.systems.train import train
 
 from .papers import left_gb
-from .training import record, verify
+from .training import featured, record, verify
 
 SYSTEMS = ("dgl", "fastgl", "lab")
 EPOCHS, QUICK_EPOCHS = 6, 4
@@ -24,7 +24,7 @@ def figure14a(session: Session) -> dict[str, Any]:
     """
     checked = verify(session, SYSTEMS)
     name = crew.names(session, "products-like@0.1" if session.quick else "products-like")[0]
-    graph = common.graph(session, name, features=True)
+    graph = featured(session, name)
     size = common.batch_size(name, graph)
     left = left_gb(name, int(graph.feat.nbytes))
     rows: list[dict[str, Any]] = []
@@ -43,7 +43,7 @@ def figure14a(session: Session) -> dict[str, Any]:
             tasks = max(epoch.tasks or epoch.num_batches, 1)
             rows.append({
                 "graph": name, "system": system, "gpus": gpus, "origin": "measured", "batch_size": size,
-                "steps": epoch.num_batches,
+                "num_features": int(graph.feat.shape[1]), "steps": epoch.num_batches,
                 "error_percent": None if fewer is None else crew.off_percent(fewer, result),
                 **common.epoch_seconds(result), "over_one": alone / epoch.total_us, "notes": list(result.notes),
                 "cache_percent": 100 * result.cache_ratio, **common.work_per_batch(epoch, tasks),
@@ -76,8 +76,8 @@ def _on_more(row: dict[str, Any], result: Any, alone_us: float) -> dict[str, Any
     """A system's row of the most GPUs that ran, as the schedule model has it on more (:func:`.crew.on_more_gpus`)."""
     run, timeline = crew.on_more_gpus(result)
     kept = (
-        "graph", "system", "batch_size", "cache_percent", "rows_per_batch", "picks_per_batch", "sample_ms",
-        "reorder_ms", "extract_ms", "train_ms",
+        "graph", "system", "num_features", "batch_size", "cache_percent", "rows_per_batch", "picks_per_batch",
+        "sample_ms", "reorder_ms", "extract_ms", "train_ms",
     )  # fmt: skip
     return {
         **{name: row[name] for name in kept if name in row}, "gpus": crew.MODELLED_GPUS, "origin": "modelled",

@@ -10,7 +10,7 @@ from gnnsample_lab.bench.session import Session
 from gnnsample_lab.device import runtime
 from gnnsample_lab.systems.table import find
 
-from .training import SYSTEMS, against, forget_features, graphs, record, run_each, verify
+from .training import SYSTEMS, against, featured, forget_features, graphs, record, run_each, verify
 
 
 def figure14(session: Session) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def table1(session: Session) -> dict[str, Any]:
 
 
 def _feature_bytes(session: Session, name: str) -> int:
-    return int(common.graph(session, name, features=True).feat.nbytes)
+    return int(featured(session, name).feat.nbytes)
 
 
 def table9(session: Session) -> dict[str, Any]:
