@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import runtime
-from gnnsample_lab.pipeline.clock import covered
 from gnnsample_lab.sampling.neighbors.launch import capture
+from gnnsample_lab.spans import covered
 
 from .quick_core import quick_pass
 

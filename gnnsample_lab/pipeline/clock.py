@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,15 +15,6 @@ from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.device.streams import current_torch_stream
 
 from .records import StageEvent
-
-
-def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Time that lies in any of the spans, each a begin and an end; what several share counts once."""
-    total, reached = 0.0, -math.inf
-    for begin, end in sorted(spans):
-        total += max(0.0, end - max(begin, reached))
-        reached = max(reached, end)
-    return total
 
 
 @dataclass

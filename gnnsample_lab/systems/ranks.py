@@ -15,9 +15,9 @@ from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.files import scratch_folder
 from gnnsample_lab.graph import cache, roots
 from gnnsample_lab.graph.graph import Graph
-from gnnsample_lab.pipeline.clock import covered
 from gnnsample_lab.pipeline.memory import apart
 from gnnsample_lab.pipeline.records import EpochRecord, RankMemory, merged
+from gnnsample_lab.spans import covered
 
 from .budget import peak_within_budget
 from .features import sampled_bytes

@@ -8,7 +8,7 @@ import pytest
 
 from gnnsample_lab.bench import timing
 from gnnsample_lab.bench.suite import Spread
-from gnnsample_lab.pipeline.clock import covered
+from gnnsample_lab.spans import covered
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from gnnsample_lab.bench import common
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl.training import require_torch
-from gnnsample_lab.pipeline.clock import covered
+from gnnsample_lab.spans import covered
 
 from . import crew
 
