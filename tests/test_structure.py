@@ -26,6 +26,7 @@ LAYERS = (
     "files",
     "checks",
     "readable",
+    "spans",
     "traces",
     "device",
     "gpu_model",
