@@ -74,9 +74,8 @@ def run(
     from .session import Session
 
     session = session or Session(quick, graphs, say)
-    if session.chosen and not SUITES[name].takes_graphs:
-        given = ", ".join(session.chosen)
-        raise ValueError(f"graphs must be left out for {name!r}, which has its own or none (got {given})")
+    if problem := SUITES[name].problem_with(session.chosen or ()):
+        raise ValueError(f"graphs must suit {name!r}: {problem} (got {', '.join(session.chosen or ())})")
     if SUITES[name].needs_gpu:
         session.require_gpu(name)
     records.commit()  # a wrong LAB_COMMIT is said now, not after an hour
@@ -479,14 +478,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = chosen
     if chosen == ["all"]:
         names = [n for n in SUITES if n not in options.skip and not (options.quick and n == "verify")]
-    fixed = [n for n in names if options.graph and not SUITES[n].takes_graphs]
-    if fixed and chosen != ["all"]:
-        given = ", ".join(options.graph)
-        parser.error(
-            f"--graph does not go with {', '.join(fixed)}: no graph can be chosen there (got {given})"
-        )
-    if fixed:
-        print(f"left out, as no graph can be chosen for them: {', '.join(fixed)}")
+    refused: dict[str, list[str]] = {}
+    for name in names:
+        if problem := SUITES[name].problem_with(options.graph or ()):
+            refused.setdefault(problem, []).append(name)
+    for problem, fixed in refused.items():
+        if chosen != ["all"]:
+            given = ", ".join(options.graph)
+            parser.error(f"--graph does not go with {', '.join(fixed)}: {problem} (got {given})")
+        print(f"left out, {problem}: {', '.join(fixed)}")
         names = [n for n in names if n not in fixed]
     # Before anything is measured: an hour's results must not be lost to a folder that cannot be written.
     for name in [] if options.no_save else names:

@@ -123,7 +123,7 @@ class Suite:
         notes: from a record to the lines below its table.
         needs_gpu: whether it is refused on a machine without one.
         takes_graphs: whether it runs on the graphs that a session was given; one that has none, or graphs of its own
-            alone, refuses them.
+            alone, refuses them. takes_one: it runs on one graph at a time, and refuses several.
         last: it needs so much memory or time that ``bench all`` runs it after the others.
         file: name of its record, where it is not ``name.json``.
         shown: from a record to the rows of its table, where those are not the record's own.
@@ -146,6 +146,7 @@ class Suite:
     notes: Callable[[Record], list[str]] = usual_notes
     needs_gpu: bool = True
     takes_graphs: bool = True
+    takes_one: bool = False
     last: bool = False
     file: str = ""
     shown: Callable[[Record], list[Row]] | None = None
@@ -154,6 +155,12 @@ class Suite:
     merge: Callable[[Record, Record], Record] | None = None
     l2: str = ""
     seconds: float = 0.0
+
+    def problem_with(self, graphs: Sequence[str]) -> str:
+        """Why it cannot run on the graphs that somebody chose; empty where it can, and where nobody chose any."""
+        if graphs and not self.takes_graphs:
+            return "no graph can be chosen there"
+        return "one graph at a time there" if self.takes_one and len(graphs) > 1 else ""
 
     def function(self) -> Callable[..., dict[str, Any]]:
         """The function that runs it; its module is imported now."""

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Callable
@@ -225,8 +226,33 @@ def test_a_suite_that_passes_over_the_given_graphs_says_so(name: str) -> None:
 
 
 def test_graphs_are_refused_by_a_suite_that_takes_none() -> None:
-    with pytest.raises(ValueError, match=r"graphs must be left out for 'dsp-parameters'.*got arxiv-like"):
+    with pytest.raises(ValueError, match=r"graphs must suit 'dsp-parameters': no graph can.*got arxiv-like"):
         bench.run("dsp-parameters", graphs=["arxiv-like"])
+
+
+@pytest.mark.parametrize("name", runner.SUITES)
+def test_a_suite_that_runs_on_the_first_graph_alone_says_so(name: str) -> None:
+    suite = runner.SUITES[name]
+    code = inspect.getsource(inspect.unwrap(suite.function()))
+    assert suite.takes_one == bool(re.search(r"\bname = .*\)\[0\]\n", code))
+
+
+def test_several_graphs_are_refused_by_a_suite_that_takes_one(monkeypatch, capsys) -> None:
+    both = ["arxiv-like", "reddit-like"]
+    with pytest.raises(
+        ValueError, match=r"graphs must suit 'dsp-threads': one graph at a time.*arxiv-like, red"
+    ):
+        bench.run("dsp-threads", graphs=both)
+    given = [word for name in both for word in ("--graph", name)]
+    with pytest.raises(SystemExit):
+        bench.main(["dsp-threads", *given, "--no-save"])
+    assert "does not go with dsp-threads: one graph at a time there" in capsys.readouterr().err
+    ran: list[str] = []
+    suites = {name: runner.SUITES[name] for name in ("cpu", "dsp-parameters", "dsp-threads")}
+    monkeypatch.setattr(runner, "SUITES", suites)
+    monkeypatch.setattr(runner, "_run_and_report", lambda name, *_: ran.append(name) or True)
+    assert bench.main(["all", *given, "--no-save"]) == 0 and ran == ["cpu"]
+    assert "left out, one graph at a time there: dsp-threads" in capsys.readouterr().out
 
 
 def test_all_suites_on_a_graph_are_those_that_take_graphs(monkeypatch, capsys) -> None:
@@ -235,7 +261,7 @@ def test_all_suites_on_a_graph_are_those_that_take_graphs(monkeypatch, capsys) -
     monkeypatch.setattr(runner, "SUITES", suites)
     monkeypatch.setattr(runner, "_run_and_report", lambda name, *_: ran.append(name) or True)
     assert bench.main(["all", "--graph", "arxiv-like", "--no-save"]) == 0
-    assert ran == ["cpu", "dsp-graphs"] and "left out, as no graph" in capsys.readouterr().out
+    assert ran == ["cpu", "dsp-graphs"] and "left out, no graph can" in capsys.readouterr().out
     assert bench.main(["all", "--no-save"]) == 0 and "dsp-parameters" in ran
 
 

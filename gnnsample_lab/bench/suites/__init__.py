@@ -66,7 +66,7 @@ _GENERAL = (
             "explorer": "explorer", "control": "trait", "device": "device", "median ms": "median_ms",
             "worst ms": "worst_ms",
         },
-        targets=_explorers, needs_gpu=False, l2=AS_LEFT,
+        targets=_explorers, needs_gpu=False, l2=AS_LEFT, takes_one=True,
     ),
     Suite(
         "systems", "suites.side_by_side.side_by_side",

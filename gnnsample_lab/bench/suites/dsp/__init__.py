@@ -176,7 +176,7 @@ SUITES = (
             "picks a batch": "edges", "MB a call": "mb", "us": "us", "p10": "p10", "p90": "p90",
             "of best %": "of_best_percent", "90 % of best from": "enough",
         },
-        paper=_part("figure 2"), notes=_notes, last=True, l2=AS_LEFT,
+        paper=_part("figure 2"), notes=_notes, last=True, l2=AS_LEFT, takes_one=True,
     ),
     Suite(
         "dsp-memory", "suites.dsp.memory.memory",

@@ -94,7 +94,7 @@ SUITES = (
             "us": Spread("us"), "FLOP/byte": "flops_per_byte", "GFLOP/s": "gflops", "roof": "roof_gflops",
             "asked GB/s": "asked_gbps", "over library": "over_library",
         }),
-        paper=_part("figure 12"), l2=FLUSHED,
+        paper=_part("figure 12"), l2=FLUSHED, takes_one=True,
     ),
     Suite(
         "fastgl-table4", "suites.fastgl.memory_io.table4",
@@ -191,7 +191,7 @@ SUITES = (
             "over dgl": "over_dgl",
         }),
         paper=_part("figure 14a", papers.FIGURE14A, ("system",), {"paper: 8 GPUs over one": "over_one"}),
-        needs_gpu=False, last=True, l2=AS_LEFT,
+        needs_gpu=False, last=True, l2=AS_LEFT, takes_one=True,
     ),
     Suite(
         "fastgl-fig15", "suites.fastgl.training.figure15", "ablation: the gain of each technique",

@@ -111,7 +111,7 @@ SUITES = (
         paper=_part(
             "figure 4", papers.FIGURE4, ("graph", "part", "cache_percent"),
             {"paper ms (V100)": "extract_ms", "paper hit %": "hit_percent"},
-        ),
+        ), takes_one=True,
     ),
     Suite(
         "gnnlab-fig5", "suites.gnnlab.caching.figure5",
@@ -178,7 +178,7 @@ SUITES = (
                 "paper total s": "total_s", "paper x DGL": "speedup",
             },
         ),
-        needs_gpu=False, notes=_notes, l2=AS_LEFT,
+        needs_gpu=False, notes=_notes, l2=AS_LEFT, takes_one=True,
     ),
     Suite(
         "gnnlab-fig3", "suites.gnnlab.breakdown.figure3",
@@ -263,7 +263,7 @@ SUITES = (
             "chosen by": "chosen",
         }),
         paper=_part("figure 15", papers.FIGURE15, ("graph", "split"), {"paper s (full size)": "epoch_s"}),
-        needs_gpu=False, notes=_notes, l2=AS_LEFT,
+        needs_gpu=False, notes=_notes, l2=AS_LEFT, takes_one=True,
     ),
     Suite(
         "gnnlab-fig16", "suites.gnnlab.convergence.figure16",

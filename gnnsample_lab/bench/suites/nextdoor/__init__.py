@@ -78,7 +78,7 @@ SUITES = (
             "ours ms": Spread("ms"), "released LB ms": "released_lb_ms", "released SP ms": "released_sp_ms",
             "released LB over transit": "released_over_published",
         }),
-        targets=targets.released,
+        targets=targets.released, takes_one=True,
     ),
     Suite(
         "nextdoor-table2", "suites.nextdoor.tables.table2",
@@ -89,7 +89,7 @@ SUITES = (
             "grid ms": Spread("kernel_ms.grid"), "index ms": Spread("index_ms.block"), "best": "best",
             "paper": "paper_kernel", "with index ms": Spread("chosen_ms"), "sample-parallel ms": Spread("sample_ms"),
         }),
-        paper=_part("table 2"),
+        paper=_part("table 2"), takes_one=True,
     ),
     Suite(
         "nextdoor-floor", "suites.nextdoor.floor.walks",
