@@ -249,6 +249,12 @@ def check_data() -> Finding:
     if root.exists() and not root.is_dir():
         return Finding("data root", PROBLEM, f"{root} ({source}) is a file", "set LAB_DATA_ROOT to a folder")
     if not root.is_dir():
+        above = next(folder for folder in root.absolute().parents if folder.exists())
+        if not (above.is_dir() and is_writable(above)):
+            return Finding(
+                "data root", PROBLEM, f"{root} ({source}) does not exist, and nothing can be written to {above}",
+                "set LAB_DATA_ROOT to a folder that can be made",
+            )  # fmt: skip
         return Finding(
             "data root", NOTE, f"{root} ({source}) does not exist yet; downloads would make it", ""
         )

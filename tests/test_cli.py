@@ -389,7 +389,13 @@ def test_doctor_names_the_data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert doctor.check_data().status == doctor.OK
     assert "ogbl_ddi" in doctor.check_data().detail
     monkeypatch.setenv("LAB_DATA_ROOT", str(tmp_path / "nothing"))
-    assert "does not exist" in doctor.check_data().detail
+    assert "does not exist yet" in doctor.check_data().detail
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LAB_DATA_ROOT", str(tmp_path / "file" / "below" / "it"))
+    found = doctor.check_data()
+    assert found.status == doctor.PROBLEM and f"nothing can be written to {tmp_path / 'file'}" in found.detail
+    monkeypatch.setenv("LAB_DATA_ROOT", "/proc/nowhere/at/all")
+    assert doctor.check_data().status == doctor.PROBLEM, "not even root makes folders there"
 
 
 def test_make_asks_the_doctor_before_anything_is_installed() -> None:
