@@ -557,18 +557,14 @@ def own_torch_stream(priority: int = 0) -> Any:
 
 
 _own: list[Any] = []
-_idle: dict[tuple[int, int], list[Any]] = {}
-"""Streams that nobody has borrowed now, by GPU and priority."""
+_idle: dict[int, list[Any]] = {}
+"""Streams that nobody has borrowed now, by GPU."""
 
 
 @contextlib.contextmanager
-def borrowed_torch_stream(priority: int = 0) -> Iterator[Any]:
-    """A stream for torch that nobody else uses while the block runs. All its work must be ordered by then.
-
-    Args:
-        priority: as of :func:`own_torch_stream`.
-    """
-    stream, idle = _idle_torch_stream(priority)
+def borrowed_torch_stream() -> Iterator[Any]:
+    """A stream for torch that nobody else uses while the block runs. All its work must be ordered by then."""
+    stream, idle = _idle_torch_stream()
     try:
         yield stream
     finally:
@@ -585,15 +581,15 @@ def lent_torch_stream(owner: Any) -> Any:
     return stream
 
 
-def _idle_torch_stream(priority: int = 0) -> tuple[Any, list[Any]]:
+def _idle_torch_stream() -> tuple[Any, list[Any]]:
     """A stream that nobody uses now, and the list that it goes back to."""
     import torch
 
-    idle = _idle.setdefault((torch.cuda.current_device(), priority), [])
+    idle = _idle.setdefault(torch.cuda.current_device(), [])
     try:
         return idle.pop(), idle  # one step for other threads, too
     except IndexError:
-        return own_torch_stream(priority), idle
+        return own_torch_stream(), idle
 
 
 class torch_stream:

@@ -191,6 +191,8 @@ class ArenaTorchBlock(Lazily, TorchBlock):
 
     @property
     def size(self) -> tuple[int, int]:
+        if "arena" not in self.__dict__:  # a copy with another field
+            return super().size
         levels = self.arena.arena.levels
         return levels[self.hop + 1], levels[self.hop]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -658,8 +659,8 @@ def test_bad_arguments():
 def test_a_plan_never_exceeds_the_budget():
     """Counted from the plan's own sizes: tables, sums, buffers and temporary rows together."""
     rng = np.random.default_rng(0)
-    kinds, begun = set(), set()
-    for _ in range(2000):
+    kinds, early = set(), 0
+    for number in range(4000):
         n = int(rng.integers(1, 10**6))
         w = Widths(
             int(rng.integers(1, 2000)),
@@ -668,6 +669,10 @@ def test_a_plan_never_exceeds_the_budget():
         )
         free, on_device = float(10 ** rng.uniform(5, 10)), bool(rng.integers(0, 2))
         overlaps = bool(rng.integers(0, 2))
+        if number % 2:  # as much as sums that begin early need, or a little less
+            w, on_device, overlaps = dataclasses.replace(w, heads=0), False, True
+            n = int(rng.integers(1, 1 + (400 << 20) // w.slice_bytes))  # all vertices' results at a time
+            free = n * (4 * (2 * w.sent + w.root + w.result) + 16 + w.slice_bytes) * rng.uniform(0.99, 1.05)
         try:
             p = plan(n, w, free, on_device, overlaps=overlaps)
         except MemoryError:
@@ -678,7 +683,7 @@ def test_a_plan_never_exceeds_the_budget():
         if p.passing:
             assert not on_device
             used += 4 * n * (w.sent + w.root) + max(p.slice_rows * w.slice_bytes, chunk)
-            used += p.early * n * (4 * w.sent + 8)
+            used += p.early * n * (4 * w.sent + 8 + 2 * 4)  # sums, where edges are cut, two first pieces
         elif p.resident:
             used += 4 * n * ((0 if on_device else w.read) + w.sent) + max(p.slice_rows * w.slice_bytes, chunk)
         else:
@@ -687,11 +692,11 @@ def test_a_plan_never_exceeds_the_budget():
         assert 1 <= p.slice_rows <= n and 1 <= p.rows <= n and p.chunk_rows >= 1
         if p.early:  # the cut between the sums' halves is the end of a chunk that is not the last
             assert p.passing and overlaps and not w.heads and 4 * p.chunk_rows <= n
-            begun.add(p.keeps)
+            early += 1
         kinds.add((p.resident, p.keeps, p.rows < n))
     # Sums grow chunk by chunk only where not even the messages of all vertices fit.
     assert kinds == {(True, True, False), (True, False, False), (False, False, True)}
-    assert True in begun, "sums begin before the last rows"
+    assert early > 500, "sums begin before the last rows"
 
 
 def test_chunks_cover_a_table_in_order():
@@ -816,6 +821,79 @@ def test_work_on_a_chunk_waits_for_no_later_chunk(locked, monkeypatch):
         before = stream.log[stream.log.index(("copy", begin)) - 1]
         wanted = f"work on {begin - 3 * rows}" if begin >= 3 * rows else None
         assert before == ("wait", wanted), "a buffer is written when the work on what it held is done"
+
+
+@pytest.mark.parametrize(("on_gpu", "rows_there"), [(True, False), (True, True), (False, False)])
+def test_sums_begin_early_beside_a_copy_from_the_host_alone(on_gpu, rows_there, monkeypatch):
+    from gnnsample_lab.compute.inference import infer as module
+
+    run = object.__new__(Inference)
+    run.graph, run.where, run.stream = SimpleNamespace(num_nodes=9), "there", False
+    run.rows, run.topology = SimpleNamespace(on_device=rows_there), SimpleNamespace(on_gpu=on_gpu)
+    monkeypatch.setattr(run, "_side_bytes", lambda widths: 0)
+    monkeypatch.setattr(module, "plan", lambda *given: given)
+    _, given = run._planned(SimpleNamespace(), None, 1e9, False, "layer 0")
+    assert given[-1] == (on_gpu and not rows_there)
+
+
+@pytest.mark.parametrize("fails", [None, "sums", "chunk"])
+def test_sums_that_begin_early_wait_for_their_messages_and_are_waited_for(fails, monkeypatch):
+    """On a stream of their own: it waits for the rows up to the cut, and whatever happens the first waits for it."""
+    import contextlib
+
+    from gnnsample_lab.compute.inference import infer as module
+
+    log: list[Any] = []
+
+    class Stream:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def wait_stream(self, other: Any) -> None:
+            log.append((self.name, "waits for", other.name))
+
+    main, summing, here = Stream("main"), Stream("summing"), ["main"]
+
+    @contextlib.contextmanager
+    def on(stream: Stream) -> Any:
+        here.append(stream.name)
+        yield
+        here.pop()
+
+    def passes(*_: Any) -> Any:
+        for begin in range(0, 100, 10):
+            if fails == "chunk" and begin == 80:
+                raise RuntimeError("chunk")
+            log.append((here[-1], "messages of", begin))
+            yield begin, begin + 10, None
+
+    def begun(topology: Any, cut: int, *_: Any) -> Any:
+        log.append((here[-1], "sums up to", cut))
+        if fails == "sums":
+            raise RuntimeError("sums")
+        return "early"
+
+    run = object.__new__(Inference)
+    run.graph, run.dtype, run.device = SimpleNamespace(num_nodes=100), torch.float32, "cpu"
+    run.topology = SimpleNamespace(
+        halves=lambda cut: log.append((here[-1], "cut at", cut)),
+        turns=lambda *_: log.append((here[-1], "turns")),
+    )
+    monkeypatch.setattr(run, "_passes", passes)
+    monkeypatch.setattr(module, "begun", begun)
+    monkeypatch.setattr(module.streams, "borrowed_torch_stream", lambda: contextlib.nullcontext(summing))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: main)
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    chosen, widths = SimpleNamespace(chunk_rows=10), SimpleNamespace(sent=4, root=3)
+    layer = SimpleNamespace(weighted=False)
+    with contextlib.nullcontext() if fails is None else pytest.raises(RuntimeError, match=fails):
+        message, root, early = run._overlapped(layer, chosen, widths, None)
+        assert (message.shape, root.shape, early) == ((100, 4), (100, 3), "early")
+    assert log[:2] == [("main", "cut at", 60), ("main", "turns")]
+    began = log.index(("summing", "sums up to", 60))
+    assert log[began - 2 : began] == [("main", "messages of", 50), ("summing", "waits for", "main")]
+    assert log[-1] == ("main", "waits for", "summing"), "before anything is freed"
+    assert len(log) == {None: 15, "sums": 11, "chunk": 13}[fails]
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "gin"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -118,6 +120,8 @@ def test_tensors_lie_where_the_views_do(expand):
         for name in ("src", "dst", "indptr", "indices", "edge_positions"):
             assert torch.equal(getattr(block, name), torch.from_numpy(getattr(views, name))), name
         assert block.size == (block.src.numel(), block.dst.numel())
+        other = dataclasses.replace(block, weight=block.indices)
+        assert other.size == block.size and torch.equal(other.indptr, block.indptr), "a copy has arrays alone"
         mine = sum(edges[: hop + 1]) if new else edges[hop]
         pairs = memory.view(np.int64)[place.edges[0 if new else hop] // 8 :]
         apart = sum(edges) if new else mine

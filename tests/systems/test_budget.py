@@ -112,7 +112,7 @@ def test_workspaces_of_captures_are_taken_on_the_stream_that_will_capture(monkey
     """And the stream is idle again afterwards, whatever happens."""
     here, taken = ["current"], []
     lent = SimpleNamespace(synchronize=lambda: taken.append("waited"))
-    idle = {(0, 0): [lent]}
+    idle = {0: [lent]}
 
     @contextlib.contextmanager
     def on(stream: Any) -> Iterator[None]:
@@ -129,7 +129,7 @@ def test_workspaces_of_captures_are_taken_on_the_stream_that_will_capture(monkey
     for captures, expected in ((False, ["current"]), (True, ["current", "capturing", "waited"])):
         taken.clear()
         assert memory.held_by_others(graph, "cuda", captures=captures) == Held(4, 3)
-        assert taken == expected and idle == {(0, 0): [lent]}
+        assert taken == expected and idle == {0: [lent]}
 
 
 def test_a_peak_beyond_the_budget_names_its_parts():

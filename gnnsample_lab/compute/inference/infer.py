@@ -356,7 +356,10 @@ class Inference:
                 chosen = plan(n, rows, free - self._side_bytes(rows), there, what, stream)
                 if chosen.resident:
                     return rows, chosen
-        left, overlaps = free - self._side_bytes(widths), self.topology.on_gpu
+        left = free - self._side_bytes(widths)
+        overlaps = (
+            self.topology.on_gpu and not self.rows.on_device
+        )  # only a copy from the host is worth hiding
         return widths, plan(n, widths, left, there, what, stream, self.where, overlaps)
 
     def _side_bytes(self, widths: Widths) -> int:
@@ -365,8 +368,9 @@ class Inference:
             return 0
         floats = max(widths.sent, widths.summed) + 2 * widths.heads
         turns = TURN_BYTES * self.graph.num_nodes * self.topology.has_turns(widths.sent * widths.itemsize)
-        # Pieces of sums that begin early, and of those that follow.
-        return 2 * self.topology.pieces.count * floats * widths.itemsize + turns
+        # Pieces of sums that begin early, and of those that follow; and what an earlier layer's have left.
+        pieces = 2 * self.topology.pieces.count * floats * widths.itemsize
+        return pieces + turns + self.topology.cut_bytes
 
     def _row_widths(self, widths: Widths) -> Widths:
         """Of a layer whose heads weigh rows themselves."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gnnsample_lab import readable
 
 from .messages import Columns
+from .sums import CUT_BYTES
 from .tables import BUFFERS
 
 _CHUNK_BYTES, _LEAST_CHUNK_BYTES, _CHUNKS = 64 << 20, 8 << 20, 8
@@ -20,8 +21,6 @@ _LEAST_ROWS = 256
 """Rows at a time below which another way of working is better."""
 _LEAST_CHUNKS = 4
 """Chunks from which sums may begin before the last."""
-_CUT_ROW = 16
-"""Bytes of a vertex for where its edges are cut, temporary ones included."""
 _ROW_STATE = 40
 """Bytes of a row's cursors while sums grow, temporary ones included."""
 
@@ -130,9 +129,10 @@ def plan(
     if not on_device:
         passed = scores + size * n * (w.sent + w.root)
         for keeps, early in itertools.product((True, False), (True, False)):
-            room = free - passed - keeps * result - early * n * (w.sent * size + _CUT_ROW)
+            room = free - passed - keeps * result - early * n * (w.sent * size + CUT_BYTES)
             chunk = chunk_for(room)
             slices = rows_for(w.slice_bytes, room, at_once)
+            # While edges are cut, what slices will need is free.
             if early and (slices < n or chunk > n // _LEAST_CHUNKS or not overlaps or w.heads):
                 continue
             if slices >= min(n, _LEAST_ROWS) and chunk * (chunk_row + chunk_temporary) <= room:

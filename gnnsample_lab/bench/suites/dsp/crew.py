@@ -312,8 +312,8 @@ def on_more_gpus(result: Any, gpus: int = MODELLED_GPUS) -> tuple[Any, Any]:
 MODELLED_FROM = (
     "by the schedule model, fed with the stages of the run on the most GPUs as they were there; rows, picks and stages "
     f"are that run's. {LEFT_OUT[0].upper()}{LEFT_OUT[1:]} is left out. error_percent of a measured row: what the same "
-    "model, fed with the run on the next fewer GPUs, says of its epoch, over it, less 1; modelled rows have to be "
-    "expected to be as far off"
+    "model, fed with a run on fewer GPUs, the most of those that ran, says of its epoch, over it, less 1; modelled "
+    "rows have to be expected to be as far off"
 )
 """What records say of rows by :func:`on_more_gpus`."""
 
@@ -324,13 +324,13 @@ def off_percent(fewer: Any, result: Any) -> float:
     return float(100 * (timeline.epoch_s * 1e6 / common.median_epoch(result).steady.total_us - 1))
 
 
-def off_notes(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """How far the model was off the rows that say it."""
+def off_notes(rows: Iterable[dict[str, Any]], what: str = "epochs") -> list[str]:
+    """How far the model was off the rows that say it; ``what``: of them."""
     errors = [row["error_percent"] for row in rows if row.get("error_percent") is not None]
     if not errors:
         return []
     return [
-        f"Modelled epochs of runs that could be made, fed with runs on fewer GPUs, are off by {min(errors):+.0f} to "
+        f"Modelled {what} of runs that could be made, fed with runs on fewer GPUs, are off by {min(errors):+.0f} to "
         f"{max(errors):+.0f} %."
     ]
 

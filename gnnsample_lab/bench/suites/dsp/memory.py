@@ -40,9 +40,10 @@ def memory(session: Session) -> dict[str, Any]:
         by_world = {world: _divisions(session, name, world) for world in crew.several(session)}
         add_errors(by_world)
         more = _on_more(session, name, by_world[max(by_world)])
-        for here in (*by_world.values(), more):
+        for here in by_world.values():
             rows += here
             best += _best(here)
+        rows += more  # times on a line over the bytes: the best by the one is that by the other
     ran = [row for row in rows if not is_modelled(row) and "error" not in row]
     return {
         "settings": {
@@ -57,7 +58,7 @@ def memory(session: Session) -> dict[str, Any]:
         },
         "verification": {"samples_and_rows_equal_to_whole_graph": sum(2 if row["sample_us"] else 1 for row in ran)},
         "graphs": common.facts(session, names), "rows": rows, "best": best,
-        "notes": [*crew.off_notes(rows), *crew.notes()],
+        "notes": [*crew.off_notes(rows, "times of mini-batches"), *crew.notes()],
     }  # fmt: skip
 
 
@@ -102,7 +103,7 @@ def _on_more(session: Session, name: str, ran: list[dict[str, Any]]) -> list[dic
             **described(split, found), **divided.work, "modelled_us": split.seconds * 1e6 / VISITED,
         }  # fmt: skip
         us = 0.0 if line is None else float(np.polyval(line, row["modelled_us"]))
-        if us > 0:  # far from what ran, a line may say anything
+        if us > 0 and line is not None and line[0] > 0:  # far from what ran, a line may say anything
             row["us"] = us
             row["epoch_s"] = row["us"] / 1e6 * crew.batches_of_epoch(name, found, divided.size, world)
         rows.append(row)
@@ -143,10 +144,7 @@ def _divisions(session: Session, name: str, world: int) -> list[dict[str, Any]]:
 
 
 def _best(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of a graph's rows on so many ranks the best one, and the one that bytes alone favour; none without times.
-
-    ``origin`` says whether the best one's time was measured.
-    """
+    """Of a graph's rows on so many ranks the best one, and the one that bytes alone favour; none without times."""
     timed = [row for row in rows if row.get("us")]
     if not timed:
         return []
@@ -155,7 +153,6 @@ def _best(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{
         "graph": shortest["graph"], "gpus": shortest["gpus"], "feature_share": shortest["feature_share"],
         "spilled": shortest["spilled_percent"], "modelled_share": modelled["feature_share"],
-        "origin": shortest["origin"],
     }]  # fmt: skip
 
 

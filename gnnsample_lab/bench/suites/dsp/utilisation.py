@@ -67,7 +67,8 @@ def utilisation(session: Session) -> dict[str, Any]:
             "busy_percent": "of an epoch's wall time, how long at least one stage's worker has work, mean over ranks; "
             "stage by stage beside it. Executors' records, not the occupancy of multiprocessors",
             "gpu_busy_percent": "of the last epoch of a run of its own, whose launches a profiler slows, how long at "
-            "least one kernel runs on a GPU, mean over ranks; gpu_busy_over_seq: over that of dsp-seq",
+            "least one kernel runs on a GPU, one that waits for a peer as well, mean over ranks; gpu_busy_over_seq: "
+            "over that of dsp-seq",
             "epoch_s": "the median epoch after the first, with the 10th and 90th percentile of all after the first; "
             "stages and shares: of that epoch, a mini-batch of a rank",
             "speedup": "epoch of dsp-seq over epoch of dsp",

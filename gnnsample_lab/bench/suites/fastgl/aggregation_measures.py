@@ -275,7 +275,8 @@ def asked_bytes(sums: Sums, features: int, kernel: str) -> int:
 
 
 def kernel_stage_rows(session: Session, name: str) -> list[dict[str, Any]]:
-    """All three layers' sums of a mini-batch, both directions, by kernel: widths of FastGL's GCN (input, 64, 64)."""
+    """All three layers' sums of a mini-batch, both directions, by kernel: 128 columns for any graph's
+    input, and the 64 of FastGL's GCN twice."""
     widths = (128, 64, 64)
     rows: list[dict[str, Any]] = []
     for kernel in KERNELS:

@@ -71,9 +71,6 @@ TABLE3: Rows = (
 TABLE4 = _by_graph(average_percent=(93.2, 71.4, 35.3, 38.0), spread_percent=(4.9, 7.0, 4.2, 5.3))
 """Table 4: match degree of two mini-batches of an epoch, average, and maximum less minimum."""
 
-PRODUCTS_FEATURES = 200
-"""Features of Products in table 6; the file of the Open Graph Benchmark has 100, and so has its twin."""
-
 TABLE7: Rows = tuple(
     {"graph": graph, "system": system, "io_s": seconds, "speedup": speedup}
     for system, values in {

@@ -12,7 +12,7 @@ from gnnsample_lab.bench.session import Session
 from gnnsample_lab.systems.train import train
 
 from .papers import left_gb
-from .training import CAPACITY, require_torch, verify
+from .training import CAPACITY, featured, require_torch, verify
 
 SYSTEMS = ("dgl", "fastgl", "lab")
 SEEDS = (0, 1, 2)
@@ -28,7 +28,7 @@ def figure16(session: Session) -> dict[str, Any]:
     fanouts = (10, 5) if session.quick else common.FANOUTS
     rows: list[dict[str, Any]] = []
     for name in names:
-        found = common.graph(session, name, features=True)
+        found = featured(session, name)
         placed = session.kept(
             ("curves", name), functools.partial(found.to, common.device(), features=False)
         )  # fmt: skip
