@@ -34,6 +34,7 @@ def test_rows_on_cpu_ranks(training_on_ranks: Session) -> None:
             "handover",
             "swap",
             "workers",
+            "merged",
             "systems",
             "systems, modelled",
         )
@@ -55,6 +56,11 @@ def test_rows_on_cpu_ranks(training_on_ranks: Session) -> None:
         assert [first["way"], other["way"]] == ways and first["x_first"] == 1
         assert other["x_first"] == pytest.approx(first["epoch_ms"] / other["epoch_ms"], rel=1e-2)
         assert first["steps"] == other["steps"]
+    merged = by["merged"]
+    assert [row["way"] for row in merged] == ["1", "2", "4"] and merged[0]["x_first"] == 1
+    assert len({row["steps"] for row in merged}) == 1 and {row["executor"] for row in merged} == {
+        "overlapped"
+    }
     assert by["handover"][0]["executor"] == "factored" and by["workers"][1]["executor"] == "overlapped"
     more = by["systems, modelled"]
     assert [row["system"] for row in more] == list(pipelines.SYSTEMS) and {row["gpus"] for row in more} == {8}

@@ -1,12 +1,13 @@
 """Training end to end: overlapped stages against their ceiling, factored against time sharing, GPUs, and systems.
 
-Rows of eight parts. "overlap": serial and overlapped runs of the same work, with plain steps and, on a GPU, with
+Rows of nine parts. "overlap": serial and overlapped runs of the same work, with plain steps and, on a GPU, with
 captured ones. "scaling": one GPU and more of them, as many seeds a GPU. "handover": samples that go to trainers through
 host memory, and such that stay in their sampler's. "swap": all ranks sample, then train, with topology and cache side
-by side or in turns (AGL). "workers": one sampler and loader on each rank, and two. "trace": which GPU of a factored run
-has sampling kernels. "systems": DSP's tables 4 and 5, smaller, and those that sample on GPUs by both kinds of steps; on
-fewer GPUs what table 4 has. "systems, modelled": the same on as many GPUs as DSP had, by the schedule model. Epochs are
-of some mini-batches of the training split; times are of a step, medians over epochs after the first.
+by side or in turns (AGL). "workers": one sampler and loader on each rank, and two. "merged": the rows of one mini-batch
+in an extraction, of two and of four. "trace": which GPU of a factored run has sampling kernels. "systems": DSP's tables
+4 and 5, smaller, and those that sample on GPUs by both kinds of steps; on fewer GPUs what table 4 has. "systems,
+modelled": the same on as many GPUs as DSP had, by the schedule model. Epochs are of some mini-batches of the training
+split; times are of a step, medians over epochs after the first.
 
 A part that fails, or trains to other losses than it should, is one row with its error and no times; the others stay.
 """
@@ -108,7 +109,8 @@ def pipelines(session: Session) -> dict[str, Any]:
             "transfer": "how missing rows came; disk: from a file in the page cache, which all ranks map; overlap has "
             "its rows in ordinary host memory",
             "way": "handover: host, through host memory; peer, read in the sampler's device memory. swap: topology and "
-            "cache side by side, or in turns. workers: samplers, and loaders, of each rank",
+            "cache side by side, or in turns. workers: samplers, and loaders, of each rank. merged: "
+            "mini-batches in an extraction",
             "put_ms": "of a mini-batch that is handed over: from the end of sampling until it is in the queue, with "
             "the wait for room there; get_ms: from the queue to its trainer's device",
             "x_first": "epoch of the first way of a part over this one's",
@@ -345,6 +347,14 @@ def _workers(runs: Runs) -> list[dict[str, Any]]:
     return _ways(runs, "workers", "dsp", {str(n): {**shared, "workers": n} for n in (1, 2)})
 
 
+def _merged(runs: Runs) -> list[dict[str, Any]]:
+    """DSP's loaders with a mini-batch's rows in an extraction, and with those of several, as in section 3.2."""
+    if runs.world < 2:
+        return []
+    shared = {"parts": runs.parts(runs.world)}
+    return _ways(runs, "merged", "dsp", {str(n): {**shared, "merged": n} for n in (1, 2, 4)})
+
+
 _FACTORED: dict[str, Any] = {"executor": "factored", "per_rank": False}
 
 
@@ -518,5 +528,5 @@ def _system(
 
 
 PARTS: tuple[Callable[[Runs], list[dict[str, Any]]], ...] = (
-    _overlap, _scaling, _handover, _swap, _workers, _trace, _systems, _systems_on_fewer,
+    _overlap, _scaling, _handover, _swap, _workers, _merged, _trace, _systems, _systems_on_fewer,
 )  # fmt: skip
