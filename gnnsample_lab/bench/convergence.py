@@ -99,6 +99,11 @@ def thin(values: Sequence[float], points: int = POINTS) -> list[float]:
     return [float(values[i]) for i in np.linspace(0, len(values) - 1, points).round().astype(int)]
 
 
+def at_pace(row: dict[str, Any], epoch_s: float) -> dict[str, Any]:
+    """A curve whose epochs take ``epoch_s`` each, as ``seconds`` and ``epoch_s`` then are."""
+    return row | {"epoch_s": epoch_s, "seconds": [epoch_s * (i + 1) for i in range(row["epochs"])]}
+
+
 def by_epoch(row: dict[str, Any]) -> list[dict[str, Any]]:
     """A curve as one row an epoch."""
     lists = ("accuracy", "seconds", "steps_by_epoch", "epoch_loss")

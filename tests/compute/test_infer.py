@@ -807,8 +807,7 @@ def test_work_on_a_chunk_waits_for_no_later_chunk(locked, monkeypatch):
     monkeypatch.setattr(torch, "empty", lambda shape, dtype, device: empty(shape, dtype=dtype))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: main)
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(tables, "Staged", lambda *_: send)
-    chunks = tables.Rows(table, "cuda")._copies_on(copying, send if locked else None, table, bounds, rows)
+    chunks = tables.Rows(table, "cuda")._copies_on(copying, send, table, bounds, rows)
     for begin, _, _ in chunks:
         assert main.log[-1] == ("wait", begin), "work waits for its own chunk alone"
         main.log.append(("copy", f"work on {begin}"))

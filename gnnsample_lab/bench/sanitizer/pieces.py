@@ -349,10 +349,9 @@ def _summed(graph: Any, x: np.ndarray, scores: list[np.ndarray], device: str) ->
             yield f"an inference's means, {what}, from {begin}", made.cpu().numpy()
             if scale is by_share:
                 continue
+            # A host has no half to begin with: what it sums at once is what both halves must come to.
             early = None
-            if (
-                device != "cpu"
-            ):  # a host has no half to begin with: what it sums at once is what both must come to
+            if device != "cpu":
                 early = sums.begun(topology, n // 2, rows, columns, scale, rows.new_empty((n, columns.width)))
             made = sums.whole(topology, begin, end, rows, columns, scale, True, early=early)
             yield f"an inference's means in two halves, {what}, from {begin}", made.cpu().numpy()

@@ -357,9 +357,8 @@ class Inference:
                 if chosen.resident:
                     return rows, chosen
         left = free - self._side_bytes(widths)
-        overlaps = (
-            self.topology.on_gpu and not self.rows.on_device
-        )  # only a copy from the host is worth hiding
+        # Only a copy from the host is worth hiding.
+        overlaps = self.topology.on_gpu and not self.rows.on_device
         return widths, plan(n, widths, left, there, what, stream, self.where, overlaps)
 
     def _side_bytes(self, widths: Widths) -> int:

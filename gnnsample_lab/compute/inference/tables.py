@@ -78,11 +78,9 @@ class Rows:
         table = self.table if self.table.flags.c_contiguous else np.ascontiguousarray(self.table)
         rows = min(rows, len(table))
         with contextlib.ExitStack() as streams:
-            locked = is_locked(table)
-            copying = [
-                streams.enter_context(borrowed_torch_stream()) for _ in range(1 if locked else BUFFERS)
-            ]
-            yield from self._copies_on(copying, _from_locked if locked else None, table, bounds, rows)
+            send, count = (_from_locked, 1) if is_locked(table) else (Staged(SLOT_BYTES, SLOTS), BUFFERS)
+            copying = [streams.enter_context(borrowed_torch_stream()) for _ in range(count)]
+            yield from self._copies_on(copying, send, table, bounds, rows)
 
     def _copies_on(
         self, copying: list[Any], send: Any, table: np.ndarray, bounds: list[tuple[int, int]], rows: int
@@ -98,7 +96,6 @@ class Rows:
         main = torch.cuda.current_stream()
         for stream in copying:
             stream.wait_stream(main)
-        send = send or Staged(SLOT_BYTES, SLOTS)
         dtype = torch.from_numpy(np.empty(0, table.dtype)).dtype
         arrived = [torch.empty((rows, self.width), dtype=dtype, device="cuda") for _ in range(BUFFERS)]
         copied, used = ([torch.cuda.Event() for _ in range(BUFFERS)] for _ in range(2))

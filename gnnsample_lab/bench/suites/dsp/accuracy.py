@@ -120,10 +120,8 @@ def on_more(alone: dict[str, Any], run: Any) -> tuple[dict[str, Any], list[dict[
         run: of the system on the most GPUs that there are.
     """
     fed, timeline = crew.on_more_gpus(run)
-    count = len(alone["accuracy"])
-    curve = alone | {
-        "system": run.system, "gpus": crew.MODELLED_GPUS, "origin": "modelled", "epoch_s": timeline.epoch_s,
-        "seconds": [timeline.epoch_s * (i + 1) for i in range(count)],
+    curve = convergence.at_pace(alone, timeline.epoch_s) | {
+        "system": run.system, "gpus": crew.MODELLED_GPUS, "origin": "modelled",
     }  # fmt: skip
     epoch = common.median_epoch(run).steady
     same = common.work_per_batch(epoch, fed.times.batches)

@@ -102,8 +102,9 @@ def _on_more(session: Session, name: str, ran: list[dict[str, Any]]) -> list[dic
             "graph": name, "gpus": world, "origin": "modelled", "feature_share": share, **divided.facts,
             **described(split, found), **divided.work, "modelled_us": split.seconds * 1e6 / VISITED,
         }  # fmt: skip
-        us = 0.0 if line is None else float(np.polyval(line, row["modelled_us"]))
-        if us > 0 and line is not None and line[0] > 0:  # far from what ran, a line may say anything
+        # Far from what ran, a line may say anything.
+        us = float(np.polyval(line, row["modelled_us"])) if line is not None and line[0] > 0 else 0.0
+        if us > 0:
             row["us"] = us
             row["epoch_s"] = row["us"] / 1e6 * crew.batches_of_epoch(name, found, divided.size, world)
         rows.append(row)

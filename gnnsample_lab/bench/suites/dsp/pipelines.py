@@ -341,18 +341,20 @@ def _swap(runs: Runs) -> list[dict[str, Any]]:
 
 def _workers(runs: Runs) -> list[dict[str, Any]]:
     """DSP's pipeline with one sampler and loader on each rank, as in section 5, and with two."""
-    if runs.world < 2:
-        return []
-    shared = {"parts": runs.parts(runs.world)}
-    return _ways(runs, "workers", "dsp", {str(n): {**shared, "workers": n} for n in (1, 2)})
+    return _of_pipeline(runs, "workers", 1, 2)
 
 
 def _merged(runs: Runs) -> list[dict[str, Any]]:
     """DSP's loaders with a mini-batch's rows in an extraction, and with those of several, as in section 3.2."""
+    return _of_pipeline(runs, "merged", 1, 2, 4)
+
+
+def _of_pipeline(runs: Runs, what: str, *counts: int) -> list[dict[str, Any]]:
+    """DSP on all ranks with so many of ``what``, an argument of ``lab.train`` and the name of the part."""
     if runs.world < 2:
         return []
     shared = {"parts": runs.parts(runs.world)}
-    return _ways(runs, "merged", "dsp", {str(n): {**shared, "merged": n} for n in (1, 2, 4)})
+    return _ways(runs, what, "dsp", {str(n): {**shared, what: n} for n in counts})
 
 
 _FACTORED: dict[str, Any] = {"executor": "factored", "per_rank": False}

@@ -42,16 +42,14 @@ def left_gb(name: str, feature_bytes: int) -> float:
     return float(known["papers100M-like"]) * feature_bytes / _PAPERS100M_BYTES
 
 
-_COLUMNS = {"ogbn-products": 200}
+_COLUMNS = {"products-like": 200}
 """Table 6, where it has wider rows than the data set: the Open Graph Benchmark's Products has 100 columns."""
 
 
 def columns(name: str) -> int | None:
     """Features of a row in FastGL's table 6 where the graph, or the one that it is a twin of, has others; else None."""
     base, _ = scaled(name)
-    return {_TWIN_OF.get(graph, graph): wide for graph, wide in _COLUMNS.items()}.get(
-        base, _COLUMNS.get(base)
-    )
+    return _COLUMNS.get(_TWIN_OF.get(base, base))
 
 
 TABLE2 = _by_graph(

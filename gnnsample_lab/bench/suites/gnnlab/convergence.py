@@ -110,12 +110,10 @@ def _on_more(session: Session, name: str, system: str) -> dict[str, Any]:
     trainers = _trainers(task)
     _, result = _trained(session, name, system, size * trainers)
     epoch_s = runs.modelled(session, task).epoch_s
-    found = shared.curve(
+    curve = shared.curve(
         name, result, cache_percent=100 * (runs.cache_ratio(session, task) or 0), batch_size=size, origin="modelled",
-    ) | {
-        "epoch_s": epoch_s, "seconds": [epoch_s * (i + 1) for i in range(len(result.epochs))],
-        **runs.work_of(runs.fed_with(session, task).row),
-    }  # fmt: skip
+    )  # fmt: skip
+    found = shared.at_pace(curve, epoch_s) | runs.work_of(runs.fed_with(session, task).row)
     session.say(
         f"{runs.what(task)}: accuracy {found['best_accuracy']:.4f}, {epoch_s:.3f} s an epoch, modelled"
     )
