@@ -20,6 +20,7 @@ from gnnsample_lab.bench.suites.dsp import (
     counting,
     crew,
     deadlock,
+    gpu_busy,
     memory,
     papers,
     pulling,
@@ -555,28 +556,25 @@ def small(session: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
     return session
 
 
-def test_the_time_in_which_a_gpu_runs_a_kernel_is_of_a_run_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[Any] = []
+def test_the_time_in_which_a_gpu_runs_a_kernel_is_the_median_run_of_the_mean_gpu() -> None:
+    def run(*shares: float) -> Any:
+        epochs = [
+            SimpleNamespace(num_batches=4, tasks=8, total_us=1e6 * s, num_edges=80, rows=40)
+            for s in (9, shares[0])
+        ]
+        return SimpleNamespace(
+            system="dsp", epochs=epochs, gpu_busy=shares, settings={"executor": "overlapped"}
+        )
 
-    def trained(session: Any, *args: Any, kernels: bool) -> Any:
-        asked.append((*args, kernels))
-        return SimpleNamespace(gpu_busy={"dsp-seq": [0.25, 0.35], "dsp": [0.6, 0.9]}[args[1]])
-
-    monkeypatch.setattr(utilisation, "trained", trained)
-    monkeypatch.setattr(utilisation.common, "device", lambda: "cuda")
-    found = utilisation.kernels_run(None, "g", 2, 64)  # type: ignore[arg-type]
-    assert found == {"dsp-seq": pytest.approx(30), "dsp": pytest.approx(75)}
-    assert asked == [("g", s, 2, utilisation.PROFILED, 64, True) for s in utilisation.SYSTEMS]
-    monkeypatch.setattr(utilisation.common, "device", lambda: "cpu")
-    assert utilisation.kernels_run(None, "g", 2, 64) == {"dsp-seq": None, "dsp": None}  # type: ignore[arg-type]
+    row = gpu_busy.measured("g", 2, [run(0.9, 0.7), run(0.5, 0.3), run(0.6, 0.6)], 30.0)
+    assert (row["gpu_busy_percent"], row["over_seq"]) == (pytest.approx(60), pytest.approx(2))
+    assert (row["p10_percent"], row["p90_percent"], row["runs"]) == (pytest.approx(44), pytest.approx(76), 3)
+    assert row["profiled_epoch_s"] == pytest.approx(0.6)
 
 
 @pytest.mark.slow
-def test_pipeline_measured_and_modelled(small: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_measured_and_modelled(small: Session) -> None:
     small.quick = False
-    monkeypatch.setattr(utilisation, "kernels_run", lambda *_: {"dsp-seq": 25.0, "dsp": 60.0})
     record = run("dsp-utilisation", small)
     measured = {(r["gpus"], r["system"]): r for r in record["rows"] if r["origin"] == "measured"}
     modelled = {(r["gpus"], r["stages"]): r for r in record["rows"] if r["origin"] == "modelled"}
@@ -587,7 +585,6 @@ def test_pipeline_measured_and_modelled(small: Session, monkeypatch: pytest.Monk
     assert {f"modelled, {stages}" for stages in (alone, overlapped)} <= set(_cells(record, "origin"))
     for gpus in (1, 2):
         one, other = (measured[gpus, s] for s in utilisation.SYSTEMS)
-        assert (one["gpu_busy_over_seq"], other["gpu_busy_over_seq"]) == (1, pytest.approx(2.4))
         assert (one["executor"], other["executor"]) == ("serial", "overlapped") and one["speedup"] == 1
         assert other["speedup"] == pytest.approx(one["epoch_s"] / other["epoch_s"], rel=1e-3)
         for stages, fed in ((alone, one), (overlapped, other)):
@@ -801,6 +798,7 @@ def test_nextdoor_over_gpus(session: Session) -> None:
         "dsp-threads",
         "dsp-memory",
         "dsp-utilisation",
+        "dsp-busy",
         "dsp-accuracy",
         "fastgl-fig14a",
         "nextdoor-fig10",

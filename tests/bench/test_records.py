@@ -294,8 +294,9 @@ def test_graphs_that_share_a_record_are_stale_one_by_one(made: dict[str, Any]) -
 
 MANY_GPUS = (
     *(f"gnnlab-table{n}" for n in (1, 4, 5, 6)), "gnnlab-fig3", *(f"gnnlab-fig{n}" for n in range(13, 18)),
-    "gnnlab-budget", "gnnlab-designs", "dsp-volume", "dsp-copies", "dsp-threads", "dsp-utilisation", "dsp-accuracy",
-    "dsp-memory", "dsp-pull", "dsp-sampling", "pipelines", "fastgl-fig14a", "nextdoor-fig10", "ladder", "rank-features",
+    "gnnlab-budget", "gnnlab-designs", "dsp-volume", "dsp-copies", "dsp-threads", "dsp-utilisation", "dsp-busy",
+    "dsp-accuracy", "dsp-memory", "dsp-pull", "dsp-sampling", "pipelines", "fastgl-fig14a", "nextdoor-fig10", "ladder",
+    "rank-features",
 )  # fmt: skip
 """Suites of pipelines and many GPUs whose rows are of batches; ``dsp-deadlock``, ``-bandwidth``, ``-parameters`` and
 ``-graphs`` have none."""

@@ -64,7 +64,7 @@ def test_suites_are_listed_with_a_line_each() -> None:
         f"dsp-{what}"
         for what in (
             "accuracy", "bandwidth", "deadlock", "graphs", "memory", "parameters", "pull", "sampling", "threads",
-            "utilisation", "volume",
+            "utilisation", "volume", "busy",
         )
     }  # fmt: skip
     assert wanted == set(bench.list_suites())

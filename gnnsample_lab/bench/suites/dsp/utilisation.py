@@ -1,12 +1,9 @@
-"""Figures 6 and 12: what of an epoch the stages keep a GPU busy, with DSP's pipeline and one after the other.
+"""Figure 12: what DSP's pipeline gains over one stage after the other, and for how much of an epoch stages have work.
 
 DSP and DSP-Seq train the same mini-batches; the executors' records say which stage ran when. Rows of their own have
 what the schedule model makes of measured stages. Fed with stages that ran alone it predicts, also for more GPUs than
 there are, and knows nothing of how stages that overlap on a GPU slow each other. Fed with the stages as they were
 within DSP's own run it predicts nothing, but says how well the schedule explains the epoch.
-
-A worker that has work need not keep the GPU busy. So both train once more under a profiler, which says for which share
-of an epoch at least one kernel ran: what a GPU's own counter of its utilisation counts.
 """
 
 from __future__ import annotations
@@ -29,8 +26,8 @@ MODELLED = (1, 2, 4, 8)
 STAGES = ("sample", "extract", "train")
 ALONE, OVERLAPPED = "stages alone", "stages as they overlapped"
 """What the modelled rows are fed with."""
-EPOCHS, QUICK_EPOCHS, PROFILED = 6, 4, 3
-"""The first warms up; of an odd number of others the median is one that ran. The last one of the third is profiled."""
+EPOCHS, QUICK_EPOCHS = 6, 4
+"""The first warms up; of an odd number of others the median is one that ran."""
 CACHE_RATIO = 0.2
 HIDDEN = 256
 MODEL = "sage"
@@ -50,25 +47,17 @@ def utilisation(session: Session) -> dict[str, Any]:
             steps = runs["dsp"].epochs[0].num_batches
             compared += same_losses(runs["dsp-seq"], runs["dsp"], f"{name}, {world} ranks", steps)
             pairs[world] = runs
-            ran = kernels_run(session, name, world, size)
-            before = ran["dsp-seq"]
-            for system, percent in ran.items():
+            for system in SYSTEMS:
                 row = measured(name, world, runs[system], runs["dsp-seq"])
-                row["gpu_busy_percent"] = percent
-                row["gpu_busy_over_seq"] = percent / before if percent and before else None
                 rows.append(row)
                 session.say(
-                    f"{name}, {world} ranks, {system}: {row['epoch_s']:.3f} s, busy {row['busy_percent']:.0f} %, a "
-                    f"kernel runs {'-' if percent is None else f'{percent:.0f} %'}"
+                    f"{name}, {world} ranks, {system}: {row['epoch_s']:.3f} s, busy {row['busy_percent']:.0f} %"
                 )
         rows += modelled(name, pairs)
     return {
         "settings": settings(session, names) | {
             "busy_percent": "of an epoch's wall time, how long at least one stage's worker has work, mean over ranks; "
             "stage by stage beside it. Executors' records, not the occupancy of multiprocessors",
-            "gpu_busy_percent": "of the last epoch of a run of its own, whose launches a profiler slows, how long at "
-            "least one kernel runs on a GPU, one that waits for a peer as well, mean over ranks; gpu_busy_over_seq: "
-            "over that of dsp-seq",
             "epoch_s": "the median epoch after the first, with the 10th and 90th percentile of all after the first; "
             "stages and shares: of that epoch, a mini-batch of a rank",
             "speedup": "epoch of dsp-seq over epoch of dsp",
@@ -113,9 +102,9 @@ def graphs(session: Session) -> tuple[str, ...]:
 
 def trained(
     session: Session, name: str, system: str, world: int, epochs: int, size: int, evaluate: bool = False,
-    kernels: bool = False,
+    kernels: bool = False, take: int = 0,
 ) -> Any:  # fmt: skip
-    """A training run of a system in steps of ``size`` seeds."""
+    """A training run of a system in steps of ``size`` seeds; ``take``: which of several equal runs."""
     from dataclasses import replace
 
     from gnnsample_lab.systems.table import find
@@ -130,15 +119,7 @@ def trained(
             ranks=crew.ranks_of(session, world) if world > 1 else 1, device=common.device(), kernels=kernels,
         )  # fmt: skip
 
-    return session.kept(("dsp", "trained", name, system, world, epochs, size, evaluate, kernels), make)
-
-
-def kernels_run(session: Session, name: str, world: int, size: int) -> dict[str, float | None]:
-    """By system, of a profiled epoch in percent: how long at least one kernel ran, mean over GPUs; None on CPUs."""
-    if common.device() != "cuda":
-        return dict.fromkeys(SYSTEMS)
-    runs = {s: trained(session, name, s, world, PROFILED, size, kernels=True) for s in SYSTEMS}
-    return {system: 100 * float(np.mean(run.gpu_busy)) for system, run in runs.items()}
+    return session.kept(("dsp", "trained", name, system, world, epochs, size, evaluate, kernels, take), make)
 
 
 def same_losses(one: Any, other: Any, what: str, steps: int) -> int:
