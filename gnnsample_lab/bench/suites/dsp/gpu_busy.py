@@ -38,7 +38,7 @@ def gpu_busy(session: Session) -> dict[str, Any]:
                 for system, found in runs.items():
                     found.append(trained(session, name, system, world, EPOCHS, size, kernels=True, take=take))
                 one, other = (runs[system][take] for system in SYSTEMS)
-                compared += same_losses(one, other, f"{name}, {world} ranks", other.epochs[0].num_batches)
+                compared += same_losses(one, other, f"{name}, {world} ranks")
             before = float(np.median(_percents(runs["dsp-seq"])))
             for found in runs.values():
                 row = measured(name, world, found, before)

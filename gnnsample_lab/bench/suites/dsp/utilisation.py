@@ -28,6 +28,8 @@ ALONE, OVERLAPPED = "stages alone", "stages as they overlapped"
 """What the modelled rows are fed with."""
 EPOCHS, QUICK_EPOCHS = 6, 4
 """The first warms up; of an odd number of others the median is one that ran."""
+COMPARED = 16
+"""Losses of a run that must be another's: after more steps sums in another order have drifted apart."""
 CACHE_RATIO = 0.2
 HIDDEN = 256
 MODEL = "sage"
@@ -44,8 +46,7 @@ def utilisation(session: Session) -> dict[str, Any]:
         for world in crew.tried_worlds(session):
             size = crew.batch_size(common.graph(session, name, features=True)) * world
             runs = {s: trained(session, name, s, world, epochs, size) for s in SYSTEMS}
-            steps = runs["dsp"].epochs[0].num_batches
-            compared += same_losses(runs["dsp-seq"], runs["dsp"], f"{name}, {world} ranks", steps)
+            compared += same_losses(runs["dsp-seq"], runs["dsp"], f"{name}, {world} ranks")
             pairs[world] = runs
             for system in SYSTEMS:
                 row = measured(name, world, runs[system], runs["dsp-seq"])
@@ -122,8 +123,8 @@ def trained(
     return session.kept(("dsp", "trained", name, system, world, epochs, size, evaluate, kernels, take), make)
 
 
-def same_losses(one: Any, other: Any, what: str, steps: int) -> int:
-    """How many losses were compared: those of the first ``steps``; sums in another order drift apart later.
+def same_losses(one: Any, other: Any, what: str, steps: int = COMPARED) -> int:
+    """How many losses were compared: those of the first ``steps``.
 
     Raises:
         VerificationError: the two runs did not train on the same mini-batches to the same losses.
