@@ -57,13 +57,14 @@ def run(session: Session) -> dict[str, Any]:
     """Three rows for every configuration: in turn, together, and the host."""
     names = session.graphs()
     verification = session.verify(names, [*LADDER, *DRAWS_ALONE], [PICK])
-    constants = session.constants or floor.machine_constants()
+    constants = session.piece(("constants",), lambda: session.constants or floor.machine_constants())
     session.constants = constants
     session.say(", ".join(f"{name} {value:.1f}" for name, value in constants.items()))
     rows: list[dict[str, Any]] = []
     for name in names:
         for batch_size, fanout in pairs(session.quick):
-            rows += _rows(session, name, batch_size, (fanout,) * 3, constants)
+            make = functools.partial(_rows, session, name, batch_size, (fanout,) * 3, constants)
+            rows += session.piece((name, batch_size, fanout), make)
     return {
         "settings": {
             "pick": PICK, "hops": 3, "constants": constants, "unrolls": floor.UNROLLS,

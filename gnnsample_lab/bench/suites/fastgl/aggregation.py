@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -128,32 +129,39 @@ def table3(session: Session) -> dict[str, Any]:
 
 def table2(session: Session) -> dict[str, Any]:
     """Cache hit rates and rate of the forward aggregation, the library's and ours: by ncu where it is, else counted."""
-    from .aggregation_profile import cache_hits
-
     names = session.graphs(*(
         ("products-like",) if session.quick else ("reddit-like", "products-like", "mag-like", "papers100M-like@0.25")
     ))  # fmt: skip
     rows: list[dict[str, Any]] = []
     for name in names:
-        jobs = layer_sums(session, name, 0, "forward")
-        for kernel in (
-            ("library", OURS) if session.quick else ("library", "memory-aware", "memory-aware-staged", OURS)
-        ):
-            times = kernel_times(session, name, 0, "forward", 128, kernel)
-            us = times["us"]
-            hits = cache_hits(jobs[0], kernel, 128)
-            rows.append({
-                "graph": name, "kernel": kernel, "num_features": 128, **shape_row(jobs),
-                "us": us, "gflops": float(np.mean([s.flops_per_feature for s in jobs])) * 128 / us / 1e3,
-                "spread": {"us": timing.around(times)},
-                "repeated_percent": 100 * float(np.mean([1 - s.distinct / s.csr.num_edges for s in jobs])), **hits,
-            })  # fmt: skip
-            session.say(f"{name}, {kernel}: {rows[-1]['gflops']:.0f} GFLOP/s, {hits['hits_origin']}")
-        _release()
+        rows += session.piece((name,), functools.partial(_hits_and_rates, session, name))
     return _record(
         session, names, rows, repeated_percent="share of source-row reads of a row read before: what a cache without "
         "limits would hit; counted", peak_gflops=bandwidths(session)["fp32_gflops"],
     )  # fmt: skip
+
+
+def _hits_and_rates(session: Session, name: str) -> list[dict[str, Any]]:
+    """Rows of :func:`table2` of one graph."""
+    from .aggregation_profile import cache_hits
+
+    jobs = layer_sums(session, name, 0, "forward")
+    rows: list[dict[str, Any]] = []
+    for kernel in (
+        ("library", OURS) if session.quick else ("library", "memory-aware", "memory-aware-staged", OURS)
+    ):
+        times = kernel_times(session, name, 0, "forward", 128, kernel)
+        us = times["us"]
+        hits = cache_hits(jobs[0], kernel, 128)
+        rows.append({
+            "graph": name, "kernel": kernel, "num_features": 128, **shape_row(jobs),
+            "us": us, "gflops": float(np.mean([s.flops_per_feature for s in jobs])) * 128 / us / 1e3,
+            "spread": {"us": timing.around(times)},
+            "repeated_percent": 100 * float(np.mean([1 - s.distinct / s.csr.num_edges for s in jobs])), **hits,
+        })  # fmt: skip
+        session.say(f"{name}, {kernel}: {rows[-1]['gflops']:.0f} GFLOP/s, {hits['hits_origin']}")
+    _release()
+    return rows
 
 
 def figure12(session: Session) -> dict[str, Any]:

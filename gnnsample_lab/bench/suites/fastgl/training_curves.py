@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,12 +38,11 @@ def figure16(session: Session) -> dict[str, Any]:
         left = left_gb(name, int(found.feat.nbytes))
         for model in models:
             for system in SYSTEMS:
-                for seed in SEEDS:
-                    result = train(
-                        placed, model, system, epochs=epochs, batch_size=size, fanouts=fanouts, seed=seed,
-                        cache_gb=None if system == "dgl" else left, progress=False,
-                    )  # fmt: skip
-                    rows.append(convergence.curve(name, result, seed=seed, is_timed=False, batch_size=size))
+                one = functools.partial(
+                    train, placed, model, system, epochs=epochs, batch_size=size, fanouts=fanouts, progress=False,
+                    cache_gb=None if system == "dgl" else left,
+                )  # fmt: skip
+                rows += session.piece((name, model, system), functools.partial(_curves, name, one, size))
                 last = [row["final_accuracy"] for row in rows[-len(SEEDS) :]]
                 session.say(f"{name}, {model}, {system}: accuracy {np.mean(last):.4f}")
     return {
@@ -53,3 +53,11 @@ def figure16(session: Session) -> dict[str, Any]:
         "verification": checked, "graphs": common.facts(session, names), "rows": rows,
         "notes": notes,
     }  # fmt: skip
+
+
+def _curves(name: str, trained: Callable[..., Any], size: int) -> list[dict[str, Any]]:
+    """Rows of one graph, model and system, one of each of :data:`SEEDS`."""
+    return [
+        convergence.curve(name, trained(seed=seed), seed=seed, is_timed=False, batch_size=size)
+        for seed in SEEDS
+    ]

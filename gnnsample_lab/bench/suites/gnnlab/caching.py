@@ -7,7 +7,7 @@ it runs without a GPU too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -151,34 +151,45 @@ def table2(session: Session) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for name in names:
         for kind in common.KINDS:
-            found = study(session, name, kind)
-            prints = [found.footprint(epoch, 1) for epoch in range(epochs)]
-            similar = [100 * float(epoch_similarity(a, b)) for a, b in pairwise(prints)]
-            rows.append({
-                "graph": name, "sampler": kind, "similarity_percent": float(np.mean(similar)),
-                "least_percent": min(similar), "most_percent": max(similar), "epochs": epochs,
-            })  # fmt: skip
-            session.say(f"{name}, {kind}: {rows[-1]['similarity_percent']:.1f} % alike")
+            rows.append(session.piece((name, kind), partial(_similarity, session, name, kind, epochs)))
     return _record(session, names, rows, top=0.1)
+
+
+def _similarity(session: Session, name: str, kind: str, epochs: int) -> dict[str, Any]:
+    found = study(session, name, kind)
+    prints = [found.footprint(epoch, 1) for epoch in range(epochs)]
+    similar = [100 * float(epoch_similarity(a, b)) for a, b in pairwise(prints)]
+    session.say(f"{name}, {kind}: {np.mean(similar):.1f} % alike")
+    return {
+        "graph": name, "sampler": kind, "similarity_percent": float(np.mean(similar)),
+        "least_percent": min(similar), "most_percent": max(similar), "epochs": epochs,
+    }  # fmt: skip
 
 
 def figure10(session: Session) -> dict[str, Any]:
     """Hit rate at a cache ratio of 10 %: every policy, graph and sampler."""
     verify(session)
-    names, rows = graphs(session), []
+    names: tuple[str, ...] = graphs(session)
+    rows: list[dict[str, Any]] = []
     for name in names:
         for kind in common.KINDS:
-            found = study(session, name, kind)
-            rates = {policy: 100 * float(found.rates(policy, RATIO)[0]) for policy in POLICIES}
-            for policy, percent in rates.items():
-                rows.append({
-                    "graph": name, "sampler": kind, "policy": policy, "cache_percent": 100 * RATIO,
-                    "hit_percent": percent, "of_optimal": percent / max(rates["optimal"], 1e-9),
-                    "over_degree": percent / max(rates["degree"], 1e-9),
-                    "directed": _directed(name), "batch_size": found.size,
-                })  # fmt: skip
-            session.say(f"{name}, {kind}: " + ", ".join(f"{p} {r:.1f} %" for p, r in rates.items()))
+            rows += session.piece((name, kind), partial(_policies, session, name, kind))
     return _record(session, names, rows, ratio=RATIO)
+
+
+def _policies(session: Session, name: str, kind: str) -> list[dict[str, Any]]:
+    found = study(session, name, kind)
+    rates = {policy: 100 * float(found.rates(policy, RATIO)[0]) for policy in POLICIES}
+    session.say(f"{name}, {kind}: " + ", ".join(f"{p} {r:.1f} %" for p, r in rates.items()))
+    return [
+        {
+            "graph": name, "sampler": kind, "policy": policy, "cache_percent": 100 * RATIO,
+            "hit_percent": percent, "of_optimal": percent / max(rates["optimal"], 1e-9),
+            "over_degree": percent / max(rates["degree"], 1e-9),
+            "directed": _directed(name), "batch_size": found.size,
+        }
+        for policy, percent in rates.items()
+    ]  # fmt: skip
 
 
 def _directed(name: str) -> bool:

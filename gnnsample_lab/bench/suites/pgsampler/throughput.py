@@ -7,6 +7,7 @@ mini-batch by ``block-bsp``, a draw kernel a hop with DGL's 128 threads, and the
 
 from __future__ import annotations
 
+import functools
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -44,26 +45,7 @@ def throughput(session: Session) -> dict[str, Any]:
     verification = session.verify(names, ("block-bsp", "persistent"), [PICK])
     rows: list[dict[str, Any]] = []
     for name in names:
-        graph = session.graph(name)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "task.npz"
-            task: dict[str, Any] = {"indptr": to_host(graph.indptr), "indices": to_host(graph.indices)}
-            for i, (batch, fanouts) in enumerate(settings):
-                task[f"seeds{i}"] = to_host(session.batches(name, batch, 1)[0])
-                task[f"fanouts{i}"] = np.array(fanouts)
-            np.savez(path, **task)
-            text, why = profiled(__spec__.name if __spec__ else __name__, path, (*METRICS, TIME), KERNELS)
-        if why:
-            raise Unavailable(f"throughput of kernels is measured by ncu: {why}")
-        found = by_setting(launches(text, KERNELS, {**METRICS, TIME: "us"}), [len(f) for _, f in settings])
-        for (batch, fanout), one in zip(settings, found, strict=True):
-            row = {"graph": name, "batch_size": batch, "fanout": fanout[0], "hops": len(fanout), **one}
-            rows.append(row)
-            session.say(
-                f"{name} {batch} x {list(fanout)}: compute {row['gain']['compute_percent']:.2f} x, "
-                f"memory {row['gain']['memory_percent']:.2f} x; as published "
-                f"{row['published_gain']['compute_percent']:.2f} and {row['published_gain']['memory_percent']:.2f} x"
-            )
+        rows += session.piece((name,), functools.partial(_profiled, session, name, settings))
     return {
         "settings": {
             "pick": PICK, "threads": "128 a block for the draws of block-bsp, as DGL's kernel; defaults for the queues",
@@ -73,6 +55,34 @@ def throughput(session: Session) -> dict[str, Any]:
         },
         "verification": verification, "graphs": session.facts(names), "rows": rows,
     }  # fmt: skip
+
+
+def _profiled(
+    session: Session, name: str, settings: Sequence[tuple[int, tuple[int, ...]]]
+) -> list[dict[str, Any]]:
+    """Rows of one graph, of one child under ncu."""
+    graph = session.graph(name)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "task.npz"
+        task: dict[str, Any] = {"indptr": to_host(graph.indptr), "indices": to_host(graph.indices)}
+        for i, (batch, fanouts) in enumerate(settings):
+            task[f"seeds{i}"] = to_host(session.batches(name, batch, 1)[0])
+            task[f"fanouts{i}"] = np.array(fanouts)
+        np.savez(path, **task)
+        text, why = profiled(__spec__.name if __spec__ else __name__, path, (*METRICS, TIME), KERNELS)
+    if why:
+        raise Unavailable(f"throughput of kernels is measured by ncu: {why}")
+    found = by_setting(launches(text, KERNELS, {**METRICS, TIME: "us"}), [len(f) for _, f in settings])
+    rows: list[dict[str, Any]] = []
+    for (batch, fanout), one in zip(settings, found, strict=True):
+        row = {"graph": name, "batch_size": batch, "fanout": fanout[0], "hops": len(fanout), **one}
+        rows.append(row)
+        session.say(
+            f"{name} {batch} x {list(fanout)}: compute {row['gain']['compute_percent']:.2f} x, "
+            f"memory {row['gain']['memory_percent']:.2f} x; as published "
+            f"{row['published_gain']['compute_percent']:.2f} and {row['published_gain']['memory_percent']:.2f} x"
+        )
+    return rows
 
 
 def by_setting(
