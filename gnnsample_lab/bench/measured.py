@@ -655,7 +655,7 @@ LINES: tuple[Line, ...] = (
 )  # fmt: skip
 
 
-UNRECORDED: frozenset[str] = frozenset({"share of time in which a GPU runs a kernel (figure 6)"})
+UNRECORDED: frozenset[str] = frozenset()
 """Lines of which the shipped records may not know yet; whoever renews these records takes them off this list."""
 
 
