@@ -189,7 +189,7 @@ def kernels(fig8: Record) -> Phrases:
 def whole_process(fig9: Record) -> Phrases:
     gained, teams, best = values(fig9, AS_PUBLISHED), values(fig9, TEAMS), fig9["paper"]["best"]
     return [
-        *undecided(unsteady(fig9), became(*line(fig9))),
+        *undecided(unsteady(fig9), became(*line(fig9, "the same"))),
         Said("all six twins in full size and R-MAT", full_size(fig9, 6) and "rmat" in fig9["graphs"]),
         f"{series(sorted({*values(fig9, 'hops')}), str)} hops",
         f"{len(gained)} settings",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gnnsample_lab.bench.measured import LINES, MISSED, REPRODUCED, Claim, scaled, verdict
+from gnnsample_lab.bench.measured import LINES, MISSED, REACHED, REPRODUCED, Claim, scaled, verdict
 from gnnsample_lab.bench.report import title_of
 from tests.notebooks.recorded import Record, Row, Said, listed, rows, short
 from tests.readme.rows import cards
@@ -146,4 +146,8 @@ def became(found: Iterable[float], claim: Claim | None = None, **says: float) ->
         says: the same by fields of :class:`Claim`, where that table has no line for it; none: a gain in every case.
     """
     word = verdict(list(found), claim or Claim("", **says))
-    return word if word == REPRODUCED else "smaller" if word.startswith(MISSED) else "reversed"
+    if word == REPRODUCED:
+        return word
+    if word.startswith(MISSED):
+        return "reached, but not in every case" if REACHED in word else "smaller"
+    return "reversed"
