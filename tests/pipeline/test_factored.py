@@ -90,6 +90,29 @@ def test_a_standby_trainer_takes_what_pays():
         assert line.get_if_worth(sampling=False)["place"] == 4
 
 
+def test_who_waits_for_a_sampler_that_stands_still_hears_of_it():
+    """Its process lives, and a standby trainer asks again and again."""
+    with QueueService(still_s=0.3) as service:
+        sampler, trainer, standby = (Client(service.address, rank) for rank in range(3))
+        for line in (sampler, trainer, standby):
+            line.begin("epoch 0", 4, None, 1)
+        place = sampler.task().start
+        sampler.put(place, sampler.room(), [])
+        over = threading.Event()
+
+        def ask() -> None:
+            while not over.wait(0.01):
+                standby.get_if_worth(sampling=True)
+
+        threading.Thread(target=ask, daemon=True).start()
+        assert trainer.get()["place"] == sampler.task().start - 1 == 0
+        with pytest.raises(
+            RuntimeError, match="'get'.* got on for 0.3 s; .*mini-batch 1 by rank 0; 1 of 4 .* 1 of them"
+        ):
+            trainer.get()
+        over.set()
+
+
 def test_slots_in_a_samplers_memory_bound_no_queue():
     """A sampler has as many slots as are trained on at the same time, and the queue is full before all are taken."""
     with QueueService() as service:
@@ -610,10 +633,11 @@ def test_a_standby_trainer_that_fails_ends_the_run_while_its_rank_waits_for_room
     """The trainers wait for it in their round and take nothing from the queue, which stays full."""
     monkeypatch.setattr("gnnsample_lab.systems.train.train_factored", ranked.full_disk)
     given = {**QUICK, "checkpoint": tmp_path / "checkpoint.pt", "checkpoint_steps": 1, "batch_size": 8}
-    with pytest.raises(RankError, match="rank 0 .*no space left"):
+    with pytest.raises(RankError, match="rank 0 .*no space left") as caught:
         lab.train(
             graph, executor="factored", ranks=three_ranks, samplers=1, switching=True, capacity=1, **given
         )
+    assert (caught.value.rank, caught.value.stage) == (0, "standby")
 
 
 def test_the_trial_extracts_from_a_cache_as_large_as_a_trainers(graph):

@@ -158,6 +158,8 @@ def test_ranks_are_shared_grow_and_end() -> None:
     three = many_gpus.warm_ranks(3, "cpu")
     assert three.ranks == 3 and left_after(first) == []
     assert three.run(index_of, world=2) == [0, 1]
+    assert two.run(index_of) == [0, 1], "a cell that has the smaller ones by name runs again"
+    two.close()
     pids = three.pids
     many_gpus.close_ranks()
     assert left_after(pids) == []

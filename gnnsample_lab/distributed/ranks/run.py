@@ -148,7 +148,19 @@ class Ranks:
 
         In a process that was forked from the one that started them it does nothing.
         """
-        crew, self._crew, self._is_closed = self._crew, None, True
+        self._is_closed = True
+        self._leave()
+
+    def rest(self) -> None:
+        """Have the ranks leave until the next call, which starts others: what they kept warm is lost.
+
+        A call that runs in another thread ends first. May be called twice.
+        """
+        with self._lock:
+            self._leave()
+
+    def _leave(self) -> None:
+        crew, self._crew = self._crew, None
         if crew is not None and crew.is_ours:  # a forked process has copies of queues that nobody fills
             crew.leave()
             self._finalizer.detach()

@@ -95,7 +95,7 @@ class _Worker:
     at = "start"
 
     def __init__(self, wire: Wire, setup: dict[str, Any], mark: bytes) -> None:
-        self._wire, self._mark = wire, mark
+        self._wire, self._mark, self._output = wire, mark, os.dup(2)
         self.index, self.ranks = setup["index"], setup["ranks"]
         self.backend, self.timeout_s = setup["backend"], setup["collective_timeout_s"]
         self.limit_bytes = setup["limit_bytes"]
@@ -165,8 +165,9 @@ class _Worker:
             self._wire.send("failure", number=number, **_described(error, stage))
         else:
             flush()
-            with contextlib.suppress(OSError):  # the function has closed it: nobody reads there any more
-                os.write(2, self._mark)
+            for descriptor in (1, 2):  # the function may have closed or redirected them
+                os.dup2(self._output, descriptor)
+            os.write(self._output, self._mark)
             self._wire.send("result", data, number=number)
 
     def _pickled(self, value: Any) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -402,6 +402,9 @@ class Member:
                         elif exchange.idle(ended=item is None):
                             return
             except BaseException as error:
+                if not hasattr(error, "_rank_stage"):  # it is raised within a stage of the sampler
+                    with suppress(AttributeError):
+                        error._rank_stage = "standby"  # type: ignore[attr-defined]
                 failed.append(error)
 
         def look() -> None:

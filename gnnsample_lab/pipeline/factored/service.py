@@ -30,6 +30,8 @@ _PATH_BYTES = 100
 """Longest path of a socket that all systems take."""
 _GOODBYE_S = 5.0
 """Longest wait for the thread that takes calls."""
+STILL_S = 1800.0
+"""Seconds in which nobody gets on after which who waits hears of it: as long as ranks wait in a collective."""
 _LOOK_S = 0.1
 """Seconds between a waiting client's looks whether it shall go on waiting."""
 
@@ -80,13 +82,18 @@ class Phase:
 class QueueService:
     """Serves the ranks of one run; use it as a context.
 
+    Args:
+        still_s: seconds in which nobody samples or trains after which all who wait get an error that names who samples
+            what: a worker may stand still while its process lives.
+
     Attributes:
         address: what clients are given: ``(path or address, key)``.
         phases: name -> :class:`Phase`.
         lost: ranks that sample no more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, still_s: float = STILL_S) -> None:
+        self._still_s, self._heard = still_s, time.monotonic()
         self._folder = new_scratch_folder("lab-queue")
         key = secrets.token_bytes(KEY_BYTES)
         place = str(self._folder / "queue")
@@ -140,8 +147,11 @@ class QueueService:
         with contextlib.suppress(EOFError, OSError):
             while True:
                 request = json.loads(connection.recv_bytes())
+                what = request.pop("ask")
+                if what != "get_if_worth":  # a standby trainer asks again and again
+                    self._heard = time.monotonic()
                 try:
-                    answer = getattr(self, f"_{request.pop('ask')}")(**request)
+                    answer = getattr(self, f"_{what}")(**request)
                 except Exception as error:
                     answer = {"error": f"{type(error).__name__}: {error}"}
                 connection.send_bytes(json.dumps(answer).encode())
@@ -161,11 +171,12 @@ class QueueService:
         with self._changed:
             now = self.phases[phase]
             self._wait(
+                now,
                 lambda: (
                     bool(now.returned)
                     or now.given < now.total
                     or all(other == rank for other in now.open.values())
-                )
+                ),
             )
             if now.returned:
                 first = now.returned.popleft()
@@ -180,7 +191,7 @@ class QueueService:
         """Wait until somebody has put a mini-batch, or there is none."""
         with self._changed:
             now = self.phases[phase]
-            self._wait(lambda: bool(now.put) or not now.total)
+            self._wait(now, lambda: bool(now.put) or not now.total)
             return {}
 
     def _lost(self, phase: str, rank: int, samplers: int) -> dict[str, Any]:
@@ -205,14 +216,15 @@ class QueueService:
                 free = now.slots_of.setdefault(rank, list(range(own)))
                 # A slot is in use until its mini-batch was trained on; the queue holds those that nobody has taken.
                 self._wait(
+                    now,
                     lambda: (
                         bool(free)
                         and (now.capacity is None or len(now.waiting) + len(now.holds) < now.capacity)
-                    )
+                    ),
                 )
                 now.holds[rank] = {"slot": free.pop(), "owner": rank}
                 return now.holds[rank]
-            self._wait(lambda: bool(now.free) or now.capacity is None or now.slots < now.capacity)
+            self._wait(now, lambda: bool(now.free) or now.capacity is None or now.slots < now.capacity)
             if not now.free:
                 now.slots += 1
                 now.free.append(now.slots - 1)
@@ -238,7 +250,7 @@ class QueueService:
         with self._changed:
             now = self.phases[phase]
             _add(now.busy, rank, busy_s)
-            self._wait(lambda: bool(now.waiting) or now.is_over)
+            self._wait(now, lambda: bool(now.waiting) or now.is_over)
             return self._taken(now)
 
     def _get_if_worth(self, phase: str, rank: int, busy_s: float | None, sampling: bool) -> dict[str, Any]:
@@ -278,8 +290,17 @@ class QueueService:
         now.depths.append((time.perf_counter(), len(now.waiting)))
         self._changed.notify_all()
 
-    def _wait(self, until: Any) -> None:
-        self._changed.wait_for(lambda: self._ended or until())
+    def _wait(self, now: Phase, until: Callable[[], bool]) -> None:
+        """Wait for ``until``. TimeoutError: nobody has asked for anything for so long that somebody stands still."""
+        while not self._changed.wait_for(
+            lambda: self._ended or until(), max(0.0, self._heard + self._still_s - time.monotonic())
+        ):
+            if time.monotonic() >= self._heard + self._still_s:
+                open_ = ", ".join(f"mini-batch {place} by rank {rank}" for place, rank in now.open.items())
+                raise TimeoutError(
+                    f"no rank got on for {self._still_s:g} s; being sampled: {open_ or 'none'}; "
+                    f"{len(now.put)} of {now.total} are sampled, {len(now.taken)} of them trainers have taken"
+                )
         if self._ended:
             raise EOFError("the run has ended")
 

@@ -109,6 +109,41 @@ def test_closed_ranks_do_not_start_again() -> None:
     assert ranks.pids == ()
 
 
+def test_ranks_that_rest_start_again() -> None:
+    with Ranks(1, device="cpu") as ranks:
+        pids = ranks.pids
+        for _ in range(2):
+            ranks.rest()
+        assert ranks.pids == () and not left_after(pids)
+        assert ranks.run(lambda rank: rank.index) == [0] and ranks.pids != pids
+
+
+def test_a_function_may_close_or_redirect_the_ranks_output(
+    pair: Ranks, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def close(rank: Any) -> int:
+        os.closerange(1, 3)
+        return int(rank.index)
+
+    def redirect(rank: Any, folder: str) -> int:
+        file = os.open(f"{folder}/{rank.index}", os.O_CREAT | os.O_WRONLY)
+        for descriptor in (1, 2):
+            os.dup2(file, descriptor)
+        print("into the file")
+        return int(rank.index)
+
+    def speak(rank: Any) -> int:
+        print("heard")
+        return int(rank.index)
+
+    pair.run(speak)
+    pids = pair.pids
+    assert pair.run(close, timeout_s=20) == pair.run(speak) == [0, 1]
+    assert pair.run(redirect, str(tmp_path), timeout_s=20) == pair.run(speak) == [0, 1]
+    assert [(tmp_path / name).read_text() for name in "01"] == 2 * ["into the file\n"]
+    assert capfd.readouterr().out.count("heard") == 6 and pair.pids == pids
+
+
 def test_a_killed_rank_ends_all_with_one_error(pair: Ranks) -> None:
     pids = started(pair)
 

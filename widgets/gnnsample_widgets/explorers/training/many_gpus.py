@@ -59,7 +59,7 @@ def warm_ranks(count: int, device: str = "auto") -> Any:
     found = _warm.get(kind)
     if found is None or found.ranks < count:
         if found is not None:
-            found.close()
+            found.rest()  # a cell that has them by name may run again
         found = _warm[kind] = lab.distributed.Ranks(count, device=kind, timeout_s=300)
     return found
 
