@@ -263,6 +263,15 @@ def probe_lengths(lengths: Any, *, label: str = "", hash_name: str = "") -> go.F
     if shown <= 16:
         fig.update_xaxes(dtick=1)
     fig.update_yaxes(title_text="share of the distinct ids (%)", type="log", dtick=1)
+    seen = share[share > 0]
+    if len(seen) and seen.max() < 100 * seen.min():
+        # Powers of ten alone may all lie outside: the axis ends at numbers that it names.
+        marks = [float(f"{m}e{e}") for e in range(-9, 3) for m in (1, 2, 5)]
+        ends = (
+            max(m for m in marks if m < seen.min()),
+            min([m for m in marks if m >= seen.max()], default=200),
+        )
+        fig.update_yaxes(tickvals=marks, tickformat=",~g", range=[float(np.log10(end)) for end in ends])
     return fig
 
 

@@ -22,6 +22,8 @@ KINDS = {"return": palette.HOPS[1], "triangle": palette.HOPS[2], "away": palette
 #: Steps of a walk that stay in view.
 TAIL = 6
 _MOST_VERTICES = 80
+_BOW = 0.2
+"""How far a bent edge leads away from the straight one, over its length."""
 _SCALE = [[i / 5, color] for i, color in enumerate(palette.ACTIVITY)]
 
 
@@ -86,7 +88,9 @@ def walk_drawing(
     for kind, color in KINDS.items():
         for u, (of, share) in choices.items():
             if of == kind:
-                x, y = _segments([(now, u)], where)
+                # The arrow of the last step lies on the straight line back.
+                back = bool(recent) and recent[-1] == (u, now)
+                x, y = _bent(where[now], where[u]) if back else _segments([(now, u)], where)
                 _lines(fig, kind, x, y, color=color, width=2 + 12 * share, legend=False)
         fig.add_scatter(
             name=f"{kind}: {percent(sum(c[1] for c in choices.values() if c[0] == kind))}",
@@ -114,6 +118,14 @@ def walk_drawing(
     fig.update_xaxes(visible=False, range=[low[0] - pad[0], high[0] + pad[0]])
     fig.update_yaxes(visible=False, range=[low[1] - pad[1], high[1] + pad[1]])
     return fig
+
+
+def _bent(start: tuple[float, float], end: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """A bow beside the straight line between two points."""
+    t = np.linspace(0.0, 1.0, 13)
+    across, up = end[0] - start[0], end[1] - start[1]
+    aside = 4 * _BOW * t * (1 - t)
+    return start[0] + t * across - aside * up, start[1] + t * up + aside * across
 
 
 @drawn

@@ -57,7 +57,9 @@ class NeighborSampler(BatchSampler):
             only the order of new vertices within a hop; on the CPU one twin serves all.
         queue: who serves the queue of ``strategy="persistent"`` on a GPU: ``"teams"``, the threads of a block share
             several tasks (ours), or ``"blocks"``, a block serves one task at a time, as PGSampler was published
-            (section III), with a test of its end that loses none. It changes no sample.
+            (section III). Four things are not Algorithm 1's: a test of the end that loses no task, places in the queue
+            taken once for all new tasks of a block, a look ahead at the lists of a whole fetch, and duplicates removed
+            by stamps, bitmaps or a hash, whichever fits. It changes no sample.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.

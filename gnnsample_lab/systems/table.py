@@ -156,7 +156,8 @@ _ALL = (
     ),
     System(
         name="pgsampler",
-        about="the DGL configuration with PGSampler's queue as published: one launch for all hops",
+        about="the DGL configuration with PGSampler's queue as published: one launch for all hops, and for local ids "
+        "our map, which fills while tasks are drawn",
         strategy="persistent", pick="reservoir", id_map="in-sampler", sample_device="cuda",
         cache=None, transfer="staged", match="never", reorder=None, kernel="library", executor="thread",
         queue="blocks", source="PGSampler, section III",

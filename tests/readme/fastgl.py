@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from gnnsample_lab.bench.hardness import NEAR as AS_HARD
 from gnnsample_lab.bench.measured import NEAR
 from gnnsample_lab.bench.noise import FAR, over_noise
 from tests.notebooks.recorded import (
@@ -452,7 +453,10 @@ def loss(fig16: Record) -> Phrases:
         {*values(fig16, "original", graph=REDDIT)},
     )
     return [
-        Said(f"done: in full on {cards(fig16)}", in_full(fig16)),
+        Said(
+            f"partly, a twin whose labels are learnt less far than the original's: in full on {cards(fig16)}",
+            in_full(fig16) and max(reached) < original - AS_HARD,
+        ),
         Said(
             f"whose twin reaches an accuracy of {percent(reached)} (original {100 * original:.1f} %, GraphSAGE)",
             max(reached) < original,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -131,6 +132,23 @@ def test_rows_of_fewer_gpus_change_nothing_that_is_said_of_the_most(name: str) -
             says, then = (entry.says(*(of[each] for each in entry.records)) for of in (shipped, more))
             assert then == says
     assert measured_rows({name: more[name]}) == measured_rows({name: shipped[name]})
+
+
+def test_the_size_of_gnnlabs_mini_batches_is_that_of_its_records() -> None:
+    """The paper's is larger, and what training says depends on it."""
+    (said,) = re.findall(r"\n### GNNLab\n\n(.+?)\n\n", README.read_text(encoding="utf-8"), re.DOTALL)
+    names = [*(f"gnnlab-table{n}" for n in (1, 4, 5)), *(f"gnnlab-fig{n}" for n in (3, 13, 14, 17))]
+    of = {
+        (row["graph"], row["batch_size"])
+        for name in names
+        for row in record(name)["rows"]
+        if "batch_size" in row
+    }
+    assert len(of) == len(dict(of)) == 4
+    for graph, seeds in of:
+        where = sizes([graph]).removesuffix(" in full size")
+        assert f"{seeds:,}".replace(",", " ") in said and where in said
+    assert said.startswith("GNNLab trains on mini-batches of 8 000 vertices.")
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------

@@ -29,10 +29,11 @@ def way(v: int, table: dict[int, int], slots: int, hash: str) -> list[int]:
 
 def made_up(state: dict[str, Any]) -> list[int]:
     rng = np.random.default_rng(state["seed"])
-    pool = rng.choice(100, max(2, state["slots"] * 3 // 4), replace=False)
-    weight = np.array([1 / rank for rank in range(1, len(pool) + 1)])
+    pool = rng.choice(100, 8, replace=False).tolist()
+    weight = np.array([1 / rank for rank in range(1, 9)])
     found: list[int] = rng.choice(pool, state["count"], p=weight / weight.sum()).tolist()
-    return found
+    room = max(2, state["slots"] * 3 // 4)
+    return [pool[pool.index(v) % room] for v in found]
 
 
 def slots_for(hash: str, at_least: int) -> int:

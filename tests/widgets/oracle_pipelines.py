@@ -20,7 +20,15 @@ def pipeline_figures(_: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
     }  # fmt: skip
 
     def times(extract_s: float) -> Any:
-        return lab.schedule.stage_times(0.01, extract_s, train_s, standby_extract_s=together_s, **rest)
+        drawn = lab.schedule.stage_times(0.01, extract_s, train_s, standby_extract_s=together_s, **rest)
+        if not state["spread_percent"]:
+            return drawn
+        kept = {"sample_s": 0.01, "extract_s": extract_s, "train_s": train_s, "standby_extract_s": together_s}
+        scaled = {}
+        for name, mean in kept.items():
+            seconds = getattr(drawn, name)
+            scaled[name] = seconds * (mean / (seconds.sum() / 64 or 1.0))
+        return lab.schedule.StageTimes(**scaled, source=drawn.source)
 
     share, gpus = state["demand_percent"] / 100, state["gpus"]
     common: dict[str, Any] = {

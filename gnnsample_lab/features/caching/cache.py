@@ -35,7 +35,8 @@ class FeatureCache:
         hotness: :class:`~.hotness.Hotness`, or one score per vertex (higher is hotter, ties to the lower id); None
             will do where no or every row is cached.
         ratio: share of the rows to cache, ``round(ratio * N)`` of them.
-        capacity_bytes: device memory to fill, the look-up table (4 bytes a vertex) included.
+        capacity_bytes: device memory to fill, the look-up table (4 bytes a vertex) included. GNNLab finds cached rows
+            by a hash table of cached vertices alone (section 6.1): smaller where few rows are cached, with more reads.
         leave_free: ``"trial"``: run ``trial()``, one training step, and fill the memory that is free at the step's
         peak.
         device: "auto", "cpu" or "cuda". On the CPU the cache is a copy of its rows in host memory, so that hits,

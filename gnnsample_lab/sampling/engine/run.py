@@ -23,8 +23,10 @@ from .shape import MAX_STEPS, Shape
 
 PARALLELISMS = {
     "transit": "transit-parallel: pairs grouped by transit, which go to sub-warp, block or grid kernels",
-    "sample": "sample-parallel (SP): neighbouring threads draw for one pair of sample and transit",
-    "transit-vanilla": "vanilla transit-parallel (TP): grouped by transit, without load balance",
+    "sample": "sample-parallel (NextDoor's SP): neighbouring threads draw for one pair of sample and transit, up to "
+    "four draws each where the paper has a thread for each",
+    "transit-vanilla": "vanilla transit-parallel (NextDoor's TP): grouped by transit, without load balance; up to four "
+    "draws a thread, and a list is cached where it is no longer than its draws, in the paper always",
     "frontier": "Gunrock's formulation: a thread per edge of the frontier, samples one after another",
     "message": "Tigr's formulation: a thread per transit, samples one after another",
 }
@@ -67,11 +69,12 @@ def run_app(
             of :mod:`lab.apps <gnnsample_lab.sampling.apps>` chooses, or the default does, are those of these samples.
         index: how ``"transit"`` groups pairs. ``"auto"``: by ranges of vertices in steps where that pays, else not at
             all, sample by sample. ``"published"``: NextDoor as published, an index in each step, walks included, three
-            kernels, lists cached wherever they fit, ``unique`` by sorting. Two things are not the paper's: the index
-            is counted, not sorted by radix, which gives the same groups; and of walks without end the last 2**19 go on
-            without one. ``"always"``: an index in each step for our own kernels, built as is fastest; or by a named
-            method: ``"radix"`` (the paper's sort), ``"counting"``, ``"ranges"``. ``AppResult.schedule`` says what was
-            done. Only ``"transit"`` is grouped so, and on the CPU nothing is: there all give the same run.
+            kernels, lists cached wherever they fit, ``unique`` by sorting. Four things are not the paper's: the
+            index is counted, not sorted by radix, which gives the same groups; of walks without end the last 2**19 go
+            on without one; collective steps gather their combined neighbourhoods by kernels of our own; and lists of
+            more than 8 KB are not cached. ``"always"``: an index in each step for our own kernels, built as is fastest;
+            or by a named method: ``"radix"`` (the paper's sort), ``"counting"``, ``"ranges"``. ``AppResult.schedule``
+            says what was done. Only ``"transit"`` is grouped so. On the CPU nothing is, and all give the same run.
         graph_bytes: how much of the graph's edges may lie on the GPU; what exceeds it is streamed from host memory,
             sub-graph by sub-graph (section 8.4). With ``index="published"`` each step copies every sub-graph that holds
             a transit, as in the paper, and one kernel draws from it; else a step copies less. Without effect on the
