@@ -317,6 +317,8 @@ class NeighborLoader(PygLoader):
         _only_default(
             "num_workers", kwargs.get("num_workers", 0), 0, "the GPU samples in the training process"
         )
+        if kwargs.get("batch_size", 1) is None and kwargs.get("batch_sampler") is None:
+            raise ValueError("batch_size must be an int where there is no batch_sampler (got None)")
         flag("is_sorted", is_sorted)
         filter_per_worker = bool(optional(flag, "filter_per_worker", filter_per_worker))
         optional(function, "transform", transform)
@@ -688,6 +690,10 @@ def _topology(data: Any, weight_attr: str | None) -> Graph:
                 f"weight_attr {weight_attr!r} must have shape ({edges},) (got {tuple(weight.shape)})"
             )
         bare.edge_weight = weight.reshape(-1)
+        try:
+            return Graph.from_pyg(bare)
+        except ValueError as error:  # weights of this name there
+            raise type(error)(str(error).replace("edge_weight", f"weight_attr {weight_attr!r}", 1)) from None
     return Graph.from_pyg(bare)
 
 

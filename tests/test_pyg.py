@@ -127,6 +127,14 @@ def test_weights_decide_what_is_drawn(data):
         assert (data.edge_weight[batch.e_id] == 1).all()
 
 
+def test_bad_weights_and_no_batch_size_are_named_as_the_caller_has_them(data):
+    bad = Data(num_nodes=3, edge_index=torch.tensor([[1], [0]]), strength=torch.tensor([-1.0]))
+    with pytest.raises(ValueError, match="^weight_attr 'strength' must be finite and not negative"):
+        NeighborLoader(bad, [2], weight_attr="strength", batch_size=2, device="cpu")
+    with pytest.raises(ValueError, match="batch_size must be an int where there is no batch_sampler"):
+        NeighborLoader(data, [2], batch_size=None, device="cpu")
+
+
 def test_a_graph_samples_as_its_pyg_data_does(data):
     g = lab.Graph.from_pyg(data)
     index = NodeSamplerInput(input_id=None, node=torch.arange(40))

@@ -731,6 +731,9 @@ def test_parameters_and_graphs(session: Session) -> None:
     assert record["rows"][0]["average_degree"] == pytest.approx(50.5, abs=0.1) and "56.8" in report.text(
         record
     )
+    session.chosen = ("snap:list.txt",)
+    with pytest.raises(Unavailable, match="only graphs of the catalogue .*got snap:list.txt"):
+        run("dsp-graphs", session)
 
 
 @pytest.mark.slow

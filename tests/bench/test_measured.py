@@ -246,7 +246,8 @@ def test_nextdoors_claims_are_of_the_published_rung() -> None:
     """What the library does in its place is ours: a verdict on it would say nothing of the paper."""
     row = {
         "graph": "toy-like", "app": "DeepWalk", "over_sample": 9.0, "published_over_sample": 0.5,
-        "over_cpu_core": 900.0, "over_cpu_all": 90.0, "published_over_cpu_all": 3.0, "over_frontier": 70.0, "published_over_frontier": 0.7,
+        "over_cpu_core": 900.0, "over_cpu_all": 90.0, "published_over_cpu_all": 3.0, "over_frontier": 70.0,
+        "published_over_frontier": 0.7,
         "over_message": 80.0, "published_over_message": 0.8,
     }  # fmt: skip
     records = {name: record_of(name, [row]) for name in ("nextdoor-fig7", "nextdoor-fig9")}

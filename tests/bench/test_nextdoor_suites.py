@@ -121,7 +121,7 @@ def test_figure7_compares_equal_samples_and_scales_the_cpu_by_vertices(session) 
     assert rows["DeepWalk"]["vertices"] == 500 * 6 and rows["DeepWalk"]["num_samples"] == 500
     assert rows["k-hop"]["vertices"] == 500 * (25 + 250)
     assert record["verification"]["samples_equal_to_cpu_walker"] > 500
-    assert record["verification"]["results_equal_across_parallelisms"] == 4 * 3
+    assert record["verification"].get("results_equal_across_parallelisms", 0) == 4 * 3 * cuda_available()
     assert cuda_available() or record["targets"] == [], "times without a GPU meet and miss no target"
     assert "over one core" in report.text(record)
     json.dumps(record, allow_nan=False)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable
 from gnnsample_lab.graph import catalogue
 
 UNITS = {"gb": 1e9, "gib": 2**30}
@@ -17,6 +18,8 @@ def table(session: Session, names: tuple[str, ...], unit: str) -> dict[str, Any]
     """The record of a suite: sizes of twins in full, topology and features in ``unit``."""
     rows, facts = [], {}
     for name in session.graphs(*names):
+        if name.startswith("snap:"):
+            raise Unavailable(f"only graphs of the catalogue stand in this table (got {name})")
         found = catalogue.entry(name.partition("@")[0])
         nodes, edges, features = (int(found[f"num_{what}"]) for what in ("nodes", "edges", "features"))
         topology = edges * np.dtype(np.int32).itemsize + 8 * (nodes + 1)

@@ -221,18 +221,19 @@ def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     for number, line in _raw_lines(path):
-        yield number, line.decode("utf-8-sig", "replace").strip()
+        yield number, line.decode("utf-8-sig", "replace").strip(" \t\r\n")
 
 
 def _bad_line(path: Path, sep: str, columns: int | None, spare: bool, has_header: bool = False) -> str | None:
     """A message about the first line without the integers that are asked for; slow, hence only after a failure."""
     for number, line in _lines(path):
-        cells = line.split(",") if sep == "," else line.split("#")[0].split()
+        # As pandas has it, white space between numbers is blanks and tabs; text from web pages may have other kinds.
+        cells = line.split(",") if sep == "," else [c for c in re.split(r"[ \t]+", line.split("#")[0]) if c]
         if not line or not cells or (has_header and number == 1):
             continue
         columns = columns or len(cells)
         fits = len(cells) >= columns if spare else len(cells) == columns
-        if not fits or not all(_is_integer(cell.strip()) for cell in cells[:columns]):
+        if not fits or not all(_is_integer(cell.strip(" \t")) for cell in cells[:columns]):
             return f"{path} line {number} must have {columns} integer(s) (got {line[:60]!r})"
     return None
 

@@ -140,22 +140,20 @@ def prefix_sums(share: Any) -> np.ndarray:
     return prefix
 
 
-def distinct_roots(num_samples: int, per_sample: int, num_nodes: int, seed: int) -> np.ndarray:
-    """A mini-batch per sample: vertices drawn without replacement, ``int64[num_samples, per_sample]``.
+def distinct_roots(num_samples: int, batch_size: int, num_nodes: int, seed: int) -> np.ndarray:
+    """A mini-batch per sample: vertices drawn without replacement, ``int64[num_samples, batch_size]``.
 
     Floyd's algorithm (Bentley and Floyd, CACM 1987), all samples at a time. The set is uniform, the order is not.
 
     Raises:
         ValueError: more than there are vertices.
     """
-    if per_sample > num_nodes:
-        raise ValueError(
-            f"a sample of {per_sample} distinct roots needs as many vertices; there are {num_nodes}"
-        )
-    bits = uniform_roots(num_samples, per_sample, 2**62, seed)
+    if batch_size > num_nodes:
+        raise ValueError(f"batch_size must be at most the number of vertices, {num_nodes} (got {batch_size})")
+    bits = uniform_roots(num_samples, batch_size, 2**62, seed)
     roots = np.empty_like(bits)
-    for j in range(per_sample):
-        last = num_nodes - per_sample + j
+    for j in range(batch_size):
+        last = num_nodes - batch_size + j
         drawn = bits[:, j] % (last + 1)
         taken = (roots[:, :j] == drawn[:, None]).any(axis=1)
         roots[:, j] = np.where(taken, last, drawn)

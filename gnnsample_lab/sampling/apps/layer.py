@@ -67,4 +67,4 @@ class Layer(SamplingApp):
         return INF
 
     def sample_size(self, step: int) -> int:
-        return self.step_size
+        return min(self.step_size, self.final_size)  # what a full sample has no room for is never drawn

@@ -96,10 +96,13 @@ class Node2Vec(DeepWalk):
         q: in-out parameter, 2**-16 to 2**16; 0.5 in NextDoor's evaluation.
         weighted: False proposes uniformly even where edges have weights.
 
+    A sample is one walk, of one root: what it remembers is its own.
+
     The largest of 1/p, 1 and 1/q over the smallest is how many trials an edge takes at worst. Where it comes near
     2**20, a step may find none in as many trials, which ends the run with an error.
     """
 
+    one_root = True
     _loop_advice = "of p and q, 1/p, 1 and 1/q lie too far apart for rejection"
 
     def __init__(self, length: int = 100, p: float = 2.0, q: float = 0.5, weighted: bool = True) -> None:
@@ -190,12 +193,15 @@ class PinSAGEWalk(SamplingApp):
 
     All walks of a root are one sample: transit k is where walk k stands. A walk ends where its step finds no
     in-neighbour and sets out from the root again only when it restarts. Settings as of :class:`lab.PinSAGESampler`.
+    A sample has one root.
 
     Args:
         num_walks: walks of each root; 4 in GNNLab's evaluation of PinSAGE (section 7).
         walk_length: steps of a walk; 3 there.
         restart: probability in [0, 1] with which a step sets out from the root.
     """
+
+    one_root = True
 
     def __init__(self, num_walks: int = 4, walk_length: int = 3, restart: float = 0.0) -> None:
         self.num_walks, self.walk_length = size("num_walks", num_walks), size("walk_length", walk_length)

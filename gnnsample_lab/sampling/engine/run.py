@@ -127,6 +127,10 @@ def run_app(
                 "num_samples counts samples whose roots the application chooses; give it or roots, not both"
             )
         roots = check_roots(roots, graph.num_nodes, target)
+        if app.one_root and roots.shape[1] != 1:
+            raise ValueError(
+                f"roots of {app.name} must be one a sample, of shape [S] or [S, 1] (got {tuple(roots.shape)})"
+            )
         if first_sample + len(roots) > MAX_SAMPLE_ID + 1:
             raise ValueError(
                 f"first_sample must leave ids below 2**40 for {len(roots)} samples (got {first_sample})"

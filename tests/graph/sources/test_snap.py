@@ -110,6 +110,9 @@ def test_a_list_without_edges_is_empty(tmp_path, text):
         ("-1 2\n", r"must not be negative .got -1"), ("0 1\n2\n", "line 2 must have 2 integer"),
         ("0 1\n2 9223372036854775808\n", "line 2 must have 2 integer"), ("0 True\n", "line 1 must have"),
         ("1e3 2\n", "line 1 must have 2 integer"), ("0 nan\n", "line 1 must have"), ("", "is empty"),
+        # White space that no list has, as pasted from a web page.
+        ("0\u00a01\n", "line 1 must have 2 integer"), ("0 1\n1\u00a02\n", "line 2 must have 2 integer"),
+        ("0 1\n1\v2\n", "line 2 must have 2 integer"), ("0 1\n1 2\u00a0\n", "line 2 must have 2 integer"),
     ],
 )  # fmt: skip
 def test_other_contents_are_an_error_that_names_the_file_and_the_line(tmp_path, text, match):

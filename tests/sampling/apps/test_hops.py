@@ -129,6 +129,8 @@ def test_a_sample_of_layers_is_as_large_as_asked_for():
     assert (full.steps[2][:, :9] >= 0).all() and (full.steps[2][:, 9:] == NULL).all()
     dead = sample(graph, apps.Layer(50, 20), [8])
     assert dead.lengths.tolist() == [1]
+    narrow = sample(graph, apps.Layer(50, 2**31 - 1), np.arange(8), seed=1)
+    assert narrow.steps[0].shape == (8, 50), "no room for what a full sample never draws"
     at_once = sample(graph, apps.Layer(2, 20), [[0, 1]])
     assert at_once.num_steps == 0 and at_once.lengths.tolist() == [2]
 

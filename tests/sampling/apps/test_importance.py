@@ -48,6 +48,13 @@ def test_norms_are_those_of_the_dense_matrix(weighted):
         np.testing.assert_allclose(own, squares[v] / max(squares[v].max(), 1e-300), rtol=1e-12)
 
 
+@pytest.mark.parametrize("app", [apps.LADIES(), apps.FastGCN()], ids=lambda app: app.name)
+def test_roots_of_a_small_graph_are_asked_for_by_name(app):
+    graph = Graph.from_edges([0, 1, 2], [1, 2, 0], 3)
+    with pytest.raises(ValueError, match="batch_size must be at most the number of vertices, 3 .got 64"):
+        run_app(graph, app, device="cpu")
+
+
 def test_fastgcn_needs_an_edge_that_weighs_something():
     graph = Graph.from_edges([0, 1], [1, 0], edge_weight=[0, 0])
     with pytest.raises(ValueError, match="edge_weight must have a positive entry: FastGCN draws"):
@@ -158,7 +165,7 @@ def test_mini_batches_have_distinct_roots():
     for app in (apps.FastGCN(1), apps.LADIES(1)):
         roots = sample(graph, app, num_samples=30, seed=9).roots
         assert roots.shape == (30, 64) and all(len(set(row)) == 64 for row in roots.tolist())
-    with pytest.raises(ValueError, match="71 distinct roots"):
+    with pytest.raises(ValueError, match="batch_size must be at most the number of vertices, 70"):
         sample(graph, apps.LADIES(batch_size=71), num_samples=1)
 
 

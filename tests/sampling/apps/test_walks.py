@@ -258,3 +258,14 @@ def test_parameters_for_which_rejection_does_not_end_are_named():
 def test_arguments_are_checked(build, words):
     with pytest.raises((TypeError, ValueError), match=words):
         build()
+
+
+@pytest.mark.parametrize("app", [apps.Node2Vec(3), apps.PinSAGEWalk(2, 2)], ids=lambda app: app.name)
+def test_what_remembers_one_walk_takes_one_root_a_sample(app):
+    """Of several roots all but the first would walk by the first one's memory, or not at all."""
+    graph = Graph.from_edges([0, 1, 2], [1, 2, 0], 3)
+    for roots in ([[0, 1]], [[0, -1], [1, 2]]):
+        with pytest.raises(ValueError, match=f"roots of {app.name} must be one a sample.*got .*2"):
+            sample(graph, app, roots)
+    for roots in ([0, 1], [[0], [1]]):
+        assert sample(graph, app, roots).roots.shape == (2, 1)

@@ -205,6 +205,20 @@ def test_published_rule_loses_five_of_ten_when_a_short_task_ends_first():
     assert len(trace.lost) == 0
 
 
+def test_a_run_ends_when_its_last_slot_is_written_though_nobody_reads_it():
+    written_last = 0
+    for seed in range(40):
+        toy = random_toy(seed, 60, 200)
+        _, trace, _ = run(
+            toy, range(0, 60, 4), sample_seed=seed, completion="paper", num_blocks=32, fetch_size=5
+        )
+        ends = trace.queue.time_us.max()
+        written_last += ends > trace.tasks.end_us.max()
+        assert trace.total_us == max(ends, trace.tasks.end_us.max())
+        assert trace.preprocess_us + trace.kernel_us == pytest.approx(trace.total_us)
+    assert written_last > 0
+
+
 @pytest.mark.parametrize("completion", ["exact", "paper"])
 @pytest.mark.parametrize("strategy", ["persistent", "persistent-tile", "fused-static"])
 def test_slots_tell_when_they_were_claimed_written_and_read(strategy, completion):

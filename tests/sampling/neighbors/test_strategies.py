@@ -120,10 +120,7 @@ def test_the_published_queue_belongs_to_persistent(graph, strategy):
 
 
 def test_a_cpu_has_no_model_of_the_published_queue(graph):
-    plain, blocks = (
-        sampler(graph, "persistent", queue=queue).sample([1, 2]) for queue in ("teams", "blocks")
-    )
-    assert plain.canonical() == blocks.canonical()
+    assert "CPU twin" in sampler(graph, "persistent", queue="blocks").reason
     with pytest.raises(ValueError, match="queue='blocks' has no model"):
         sampler(graph, "persistent", queue="blocks", trace=True)
 

@@ -189,6 +189,8 @@ class SamplingApp:
 
     vertex_attributes: tuple[str, ...] = ()
     """Names of arrays on ``self``, a number for each vertex: ``v.name`` is ``self.name[v]`` for every vertex ``v``."""
+    one_root: bool = False
+    """Whether a sample has one root alone: samples of several are refused."""
     max_redraws: int = 32
     """Rounds in which ``unique`` draws again, at most 63."""
     _loop_advice: str = ""
