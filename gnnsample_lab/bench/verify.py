@@ -22,7 +22,7 @@ from gnnsample_lab.sampling.neighbors.plan import CTR_ROWS, TABLES
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES, STRATEGIES
 
 from .configurations import Configuration, configurations, test_graph
-from .suite import VerificationError
+from .suite import PUBLISHED_QUEUE, VerificationError
 
 if TYPE_CHECKING:
     from .session import Session
@@ -39,15 +39,24 @@ def _on_gpu(name: str) -> Any:
 def gpu_sampler(
     config: Configuration, strategy: str, table: str | None = None, knobs: Knobs | None = None
 ) -> Any:
-    """A sampler for ``config`` with a forced table kind or launch knobs."""
-    sampler = NeighborSampler(
-        _on_gpu(config.graph), strategy=strategy, device="cuda", **config.sampler_options()
-    )
+    """A sampler for ``config`` with a forced table kind or launch knobs; ``strategy`` may be ``PUBLISHED_QUEUE``."""
+    asked = _asked(strategy)
+    sampler = NeighborSampler(_on_gpu(config.graph), device="cuda", **asked, **config.sampler_options())
+    strategy = asked["strategy"]
     if table is not None or knobs is not None:
+        if knobs is None and "queue" in asked:
+            knobs = Knobs(queue_teams=False)
         sampler._engine = GpuEngine(
             sampler.graph, sampler.spec, sampler._weights, strategy, "exact", 5, False, None, table, knobs
         )
     return sampler
+
+
+def _asked(strategy: str) -> dict[str, Any]:
+    """The arguments of a sampler by which it has this strategy; of ``persistent`` suites time two forms."""
+    if strategy == PUBLISHED_QUEUE:
+        return {"strategy": "persistent", "queue": "blocks"}
+    return {"strategy": strategy}
 
 
 def strategies_for(config: Configuration) -> list[str]:
@@ -85,7 +94,8 @@ def verify_all(limit: int | None = None) -> dict[str, Any]:
     checked = 0
     for i, config in enumerate(configurations()[:limit]):
         expected = cpu_hash(config)
-        for strategy in strategies_for(config):
+        wanted = strategies_for(config)
+        for strategy in (*wanted, *([PUBLISHED_QUEUE] if "persistent" in wanted else [])):
             per_hop = strategy in ("block-bsp", "edge-bsp", "turbo-bsp")
             # Every strategy with the table that it would choose, and the three kinds in rotation.
             for table in {None, None if per_hop else TABLES[i % 3]}:
@@ -154,7 +164,7 @@ def verify_on_graph(
 
 def sample_hash(graph: Any, fanouts: Sequence[int], pick: str, seeds: Any, strategy: str, device: str) -> str:
     """SHA-256 of one canonical sample, batch id 0."""
-    sampler = NeighborSampler(graph, list(fanouts), strategy=strategy, pick=pick, device=device)
+    sampler = NeighborSampler(graph, list(fanouts), pick=pick, device=device, **_asked(strategy))
     return sampler.sample(seeds).canonical().sha256()
 
 

@@ -12,8 +12,9 @@ import pytest
 from gnnsample_lab import Graph, NeighborSampler
 from gnnsample_lab.bench import runner, verify
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.bench.suite import Unavailable, VerificationError
+from gnnsample_lab.bench.suite import PUBLISHED_QUEUE, Unavailable, VerificationError
 from gnnsample_lab.device.runtime import cuda_available
+from gnnsample_lab.sampling.neighbors.plan import TABLES
 from gnnsample_lab.sampling.neighbors.spec import HopPicks
 
 
@@ -173,3 +174,14 @@ def test_hashes_are_added_and_never_changed() -> None:
     for wrong in ({key: "0" * 64}, {other: "0" * 64}):
         with pytest.raises(VerificationError, match="not what was recorded"):
             verify.with_added(record, wrong, "a GPU", "today")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pick", ["floyd", "reservoir"])
+def test_both_forms_of_the_queue_are_verified(pick) -> None:
+    """Suites time the published one beside ours."""
+    config = verify.chosen_configurations(pick)[0]
+    for table in (None, *TABLES):
+        sampler = verify.gpu_sampler(config, PUBLISHED_QUEUE, table)
+        assert sampler.strategy == "persistent" and not sampler._engine.knobs.queue_teams
+    assert verify.gpu_hash(config, PUBLISHED_QUEUE) == verify.cpu_hash(config)

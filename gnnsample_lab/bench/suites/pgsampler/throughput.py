@@ -42,7 +42,7 @@ def throughput(session: Session) -> dict[str, Any]:
     """The suite's function."""
     names = session.graphs(*(("products-like", "flickr-like") if session.quick else AVERAGES))
     settings = SETTINGS[:2] if session.quick else SETTINGS
-    verification = session.verify(names, ("block-bsp", "persistent"), [PICK])
+    verification = session.verify(names, ("block-bsp", *QUEUES), [PICK])
     rows: list[dict[str, Any]] = []
     for name in names:
         rows += session.piece((name,), functools.partial(_profiled, session, name, settings))
