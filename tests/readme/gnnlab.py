@@ -172,7 +172,7 @@ def extraction(fig4: Record, fig5: Record, fig12: Record) -> Phrases:
     ]
 
 
-@row("GNNLab", "factored design", "pipelines", given=["on CPU ranks, two and four GPUs"])
+@row("GNNLab", "factored design", "pipelines", given=["on CPU ranks and on two GPUs, on four that each"])
 def handed_over(pipelines: Record) -> Phrases:
     (peer,) = rows(pipelines, part="handover", way="peer")
     return [f"an epoch {short(peer['x_first'])} x as fast, {cards(pipelines, peer['gpus'])}"]
