@@ -24,6 +24,8 @@ LINE_BYTES = 8192
 """A longer line of output is shown in parts."""
 QUIT_S = 5.0
 """Seconds that ranks have to leave by themselves before they are killed."""
+KILLED_S = 3.0
+"""Seconds for all ranks together to go that were killed: a driver may hold a process for a while."""
 MOST_WAITING = 256
 """Events of a rank that wait to be taken in; its pipes are read no further then, and what it prints holds it back."""
 
@@ -166,12 +168,13 @@ class Crew:
         for member in self.members:
             _kill(member.process)
             self.events.unbound(member.index)
+        until = time.monotonic() + KILLED_S
         for member in self.members:
-            with contextlib.suppress(subprocess.TimeoutExpired):  # a driver may hold a process for a while
-                member.process.wait(QUIT_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                member.process.wait(max(0.0, until - time.monotonic()))
             for reader in member.readers:
                 if reader is not threading.current_thread():
-                    reader.join(1.0)
+                    reader.join(max(0.1, until - time.monotonic()))
             member.wire.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -30,10 +30,11 @@ MOST_PASSED_S = 1.0
 """Most seconds of silence that count between two looks of the parent."""
 CAUSE_S = 2.0
 """Seconds to wait for the rank that is the cause when a rank complains of its peers."""
-HEARTBEAT_S = 25.0
+HEARTBEAT_S = 22.0
 """Longest silence of a rank, in seconds: a run ends within 30 s of when a rank was stopped."""
 STACKS_S = 4.0
-"""Most seconds to wait for stacks, which come after the silence of a rank: both together stay below 30 s."""
+"""Most seconds to wait for stacks, which come after the silence of a rank. With ``KILLED_S``, in which all ranks go,
+the three stay below 30 s."""
 
 
 def run(

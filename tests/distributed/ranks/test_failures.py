@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.distributed.ranks import crew
 from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.distributed.ranks.run import Ranks, _Watch
 from gnnsample_lab.distributed.ranks.worker import _described, _Worker
@@ -313,7 +314,8 @@ class Stopped:
 
     def send(self, *_: Any, **__: Any) -> None: ...
 
-    def end(self) -> None: ...
+    def end(self) -> None:
+        self.seconds += crew.KILLED_S
 
 
 @pytest.mark.parametrize(
@@ -332,12 +334,45 @@ def test_by_default_stopped_ranks_end_within_half_a_minute(
     monkeypatch: pytest.MonkeyPatch, start: Callable[[], Any]
 ) -> None:
     """All that the parent waits for, by a clock of the test's."""
-    module, crew = importlib.import_module(Ranks.__module__), Stopped()
-    monkeypatch.setattr(module, "Crew", lambda *_: crew)
-    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: crew.seconds))
+    module, stopped = importlib.import_module(Ranks.__module__), Stopped()
+    monkeypatch.setattr(module, "Crew", lambda *_: stopped)
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: stopped.seconds))
     with pytest.raises(RankError, match="rank 0 failed in stage 'work': no sign of life"):
         start()
-    assert crew.prints and crew.seconds <= 30
+    assert stopped.prints and stopped.seconds <= 30
+
+
+def test_killed_ranks_go_within_one_wait_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many a driver holds."""
+
+    class Held:
+        def wait(self, seconds: float) -> None:
+            waits.append(seconds)
+            now[0] += seconds
+            raise subprocess.TimeoutExpired("rank", seconds)
+
+        def join(self, seconds: float) -> None:
+            self.wait_for_reader = seconds
+            now[0] += seconds
+
+    waits: list[float] = []
+    now = [100.0]
+    monkeypatch.setattr(crew, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(crew, "_kill", lambda process: None)
+    members = [
+        types.SimpleNamespace(
+            index=i, process=Held(), readers=[Held(), Held()], wire=types.SimpleNamespace(close=lambda: None)
+        )
+        for i in range(4)
+    ]
+    held = types.SimpleNamespace(
+        is_ours=True,
+        members=members,
+        events=types.SimpleNamespace(unbound=lambda index: None),
+        _folder="no folder",
+    )
+    crew.Crew.end(held)  # type: ignore[arg-type]
+    assert waits == [crew.KILLED_S, 0, 0, 0] and now[0] - 100 < crew.KILLED_S + 1
 
 
 def hold_the_lock(seconds: int) -> None:
