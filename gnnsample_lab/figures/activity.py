@@ -87,7 +87,7 @@ def queue_depth(traces: SampleTrace | Sequence[SampleTrace], *, until_us: float 
         )
         stats = queue_stats(trace)
         if len(with_queue) == 1:
-            kept = " besides lost tasks" if trace.lost.untimed.any() else ""
+            kept = " besides lost tasks" if trace.lost.abandoned.any() else ""
             notes.append(f"peak {stats.peak:,}{kept} at {stats.peak_time_us:,.0f} µs")
             left = int(trace.lost.abandoned.sum())
             if left:
@@ -249,11 +249,47 @@ def _say(fig: Sketch, text: str, y: float) -> None:
     )
 
 
+def host_spans(fig: Sketch, trace: SampleTrace) -> None:
+    """Shade the time before each hop's kernel, where the GPU waits for the host."""
+    hops = [0] if trace.is_fused else list(range(len(trace.fanouts)))
+    shown = False
+    for hop in hops:
+        rows = trace.tasks.hop == hop
+        if not rows.any() or trace.hops.preprocess_us[hop] <= 0:
+            continue
+        until = float(trace.hops.preprocess_us[hop])
+        if not trace.is_fused:
+            # Tasks may be recorded of the last of a hop's kernels alone: what is before the first one ends earlier.
+            before_kernels = trace.tasks.end_us[rows].max() - trace.hops.kernel_us[hop]
+            until = float(min(trace.tasks.enqueue_us[rows].min(), before_kernels))
+        shown = True
+        fig.add_shape(
+            type="rect",
+            xref="x",
+            yref="paper",
+            x0=max(0.0, until - trace.hops.preprocess_us[hop]),
+            x1=until,
+            y0=0,
+            y1=1,
+            layer="below",
+            line={"width": 0},
+            fillcolor=palette.translucent("#B9C3D2", 0.35),
+        )
+    fig.add_scatter(
+        name="preprocessing",
+        x=[None],
+        y=[None],
+        mode="markers",
+        marker={"symbol": "square", "size": 12, "color": palette.translucent("#B9C3D2", 0.6)},
+        showlegend=shown,
+    )
+
+
 @drawn
 @with_times_only_if_known
 def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None = None) -> go.Figure:
     """Tasks at work over time, stacked by hop, against what the GPU can hold: where a barrier leaves it
-    empty.
+    empty. The time before a kernel, in which the GPU waits for the host, is shaded.
 
     Args:
         bins: time bins. until_us: draws a time cursor there.
@@ -291,6 +327,7 @@ def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None
     )
     fig.update_xaxes(title_text=time_axis(trace), range=time_range(trace), hoverformat=",.1f")
     fig.update_yaxes(title_text="tasks at work", rangemode="tozero", **whole_ticks(capacity))
+    host_spans(fig, trace)
     return fig if until_us is None else set_cursor(fig, until_us)
 
 

@@ -322,6 +322,7 @@ def hotness_against_visits(
             align="left" if x == 0 else "right",
             showarrow=False,
             borderpad=3,
+            bgcolor=palette.PAPER,  # the lines run behind the words
             font={"size": 13, "color": palette.INK if x == y else palette.LOST},
         )
     finish(fig, f"{policy}: what it believes, and what is read", label, height=450, showlegend=False)

@@ -14,7 +14,7 @@ from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name, write_beside
 from gnnsample_lab.gpu_model.run_error import NO_SCALE, has_times, interval_us, run_error, tell_apart
 from gnnsample_lab.readable import percent
-from gnnsample_lab.traces import SampleTrace, busy_workers, compare_traces, summarise
+from gnnsample_lab.traces import SampleTrace, busy_workers, compare_traces, summarise, waiting_tasks
 from gnnsample_lab.traces.analysis import hop_kernel_times
 
 
@@ -23,9 +23,9 @@ def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figur
     """Total time of each trace as one bar: preprocessing, kernels, and the rest of the run where there is one.
 
     The rest lies behind the kernels, until the last result is written. Measured times are set against the first trace
-    as ratios. Modelled ones have the model's error as a bar across their end, and are called faster or slower than the
-    first only where the two differ by more than that; a ratio of modelled times is not printed, and where the model is
-    off by more than a quarter bars have no scale of time.
+    as ratios. Modelled ones have the model's error as a bar from their end to where recorded runs lie, and are called
+    faster or slower than the first only where the two differ by more than that; a ratio of modelled times is not
+    printed, and where the model is off by more than a quarter bars have no scale of time.
 
     Raises:
         ValueError: if there is no trace.
@@ -58,9 +58,9 @@ def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figur
         fig.add_scatter(
             name="model's error", y=[names[i] for i in modelled], x=[found[i].total_us for i in modelled],
             mode="markers",
-            marker={"symbol": "line-ew-open", "size": 14, "color": palette.INK, "line": {"width": 1.4}},
+            marker={"symbol": "line-ns-open", "size": 9, "color": palette.MODELLED, "line": {"width": 2}},
             error_x={
-                "type": "data", "symmetric": False, "thickness": 1.4, "width": 4, "color": palette.INK,
+                "type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": palette.MODELLED,
                 "array": [high - found[i].total_us for i, (_, high) in zip(modelled, spans, strict=True)],
                 "arrayminus": [found[i].total_us - low for i, (low, _) in zip(modelled, spans, strict=True)],
             },
@@ -155,7 +155,8 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
         first = trace.tasks.start_us.min(initial=np.inf)
         lasts.append(float(trace.tasks.end_us.max(initial=-np.inf) - first))
         if queued:
-            x, y = thinned(trace.queue.time_us, trace.queue.depth)
+            waiting = waiting_tasks(trace)
+            x, y = thinned(waiting.time_us, waiting.depth)
         else:
             edges, running = busy_workers(trace, bins=240)
             x, y = edges[:-1], running

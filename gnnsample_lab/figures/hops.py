@@ -91,7 +91,7 @@ def _level_color(level: int, num_hops: int) -> str:
 
 @drawn
 def frontier_growth(
-    counts: Mapping[int, Sequence[int]],
+    counts: Mapping[int, Sequence[float]],
     *,
     fanouts: Sequence[int],
     batch_size: int,
@@ -99,7 +99,8 @@ def frontier_growth(
     num_nodes: int,
     title: str,
     label: str,
-    before: tuple[Sequence[int], int, Mapping[int, Sequence[int]]] | None = None,
+    here: Sequence[int] | None = None,
+    before: tuple[Sequence[int], int, Mapping[int, Sequence[float]]] | None = None,
 ) -> go.Figure:
     """Frontiers against the size of the batch, on logarithmic axes that no setting moves.
 
@@ -109,9 +110,10 @@ def frontier_growth(
 
     Args:
         counts: batch size -> vertices expanded by each hop, then vertices of the mini-batch (as many numbers as hops,
-            and one). Counted in samples, never computed.
+            and one). Counted in samples, or means of such counts, never computed.
         fanouts: one per hop, -1 for all neighbours (which has no bound).
-        batch_size: the one that is marked; a key of ``counts``.
+        batch_size: the one that is marked; a key of ``counts``, unless ``here`` is given.
+        here: counts of the mini-batch that is marked, where it does not stand in ``counts`` itself.
         largest_batch: end of the axis of batch sizes. num_nodes: of the graph.
         title: of the graph. label: where the samples were drawn.
         before: (fanouts, batch_size, counts) of an earlier setting, drawn faintly behind the present one.
@@ -119,7 +121,7 @@ def frontier_growth(
     Raises:
         ValueError: ``batch_size`` was not counted.
     """
-    if batch_size not in counts:
+    if here is None and batch_size not in counts:
         raise ValueError(f"batch_size must be one of the sizes counted, {sorted(counts)} (got {batch_size})")
     fig = Sketch()
     low, high = 0.6, 6.0 * max(num_nodes, largest_batch)
@@ -147,9 +149,18 @@ def frontier_growth(
             y=[counts[size][level] for size in sizes],
             mode="lines+markers",
             line={"color": _level_color(level, num_hops), "width": 2.4},
-            marker={"size": [11 if size == batch_size else 5 for size in sizes], "line": {"width": 0}},
+            marker={
+                "size": [11 if here is None and size == batch_size else 5 for size in sizes],
+                "line": {"width": 0},
+            },
             hovertemplate="%{x:,} seeds: %{y:,} vertices<extra>" + name + "</extra>",
         )
+        if here is not None:
+            fig.add_scatter(
+                name=f"{name}, this batch", x=[batch_size], y=[here[level]], mode="markers", showlegend=False,
+                marker={"size": 11, "color": _level_color(level, num_hops), "line": {"width": 0}},
+                hovertemplate="this batch of %{x:,} seeds: %{y:,} vertices<extra>" + name + "</extra>",
+            )  # fmt: skip
     fig.add_scatter(
         name="bound n(f+1)<sup>h</sup>", x=[None], y=[None], mode="lines",
         line={"color": palette.INK, "width": 1.4, "dash": "dot"},
@@ -197,7 +208,7 @@ def _batch_line(fig: Sketch, name: str, size: int, low: float, high: float, colo
 
 
 def _ghost(
-    fig: Sketch, fanouts: Sequence[int], batch_size: int, counts: Mapping[int, Sequence[int]], *, low: float,
+    fig: Sketch, fanouts: Sequence[int], batch_size: int, counts: Mapping[int, Sequence[float]], *, low: float,
     high: float,
 ) -> None:  # fmt: skip
     """The lines of an earlier setting, faint and wide, behind those to come."""

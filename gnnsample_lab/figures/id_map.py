@@ -33,6 +33,8 @@ _EMPTY, _DONE, _PROBED, _NEW, _FOUND, _WRONG = range(len(CELLS))
 HASHES = {"multiplicative": palette.HOPS[0], "modulo": palette.HOPS[1], "low-bits": palette.HOPS[3]}
 """One colour per hash function."""
 
+_MOST_ABREAST = 16
+"""Slots that stand side by side; a larger table has two rows of cells, or keys would not fit into theirs."""
 _DASHES = {"modulo": "dash", "low-bits": "dot"}
 _SYMBOLS = {"modulo": "square", "low-bits": "diamond"}
 
@@ -43,10 +45,14 @@ def _scale() -> list[list[Any]]:
     return [[edge / n, color] for code, color in enumerate(CELLS.values()) for edge in (code, code + 1)]
 
 
-def _cells(fig: Sketch, codes: np.ndarray, text: np.ndarray, row: int, names: list[str]) -> None:
+def _cells(
+    fig: Sketch, codes: np.ndarray, text: np.ndarray, row: int, names: list[str], first: int = 0
+) -> None:
+    """Cells of one plot, of which the left ones stand at ``first``."""
     ink = [palette.text_on(color) for color in CELLS.values()]
     fig.add_heatmap(
         z=codes,
+        x=first + np.arange(codes.shape[1]),
         y=names,
         zmin=-0.5,
         zmax=len(CELLS) - 0.5,
@@ -61,7 +67,7 @@ def _cells(fig: Sketch, codes: np.ndarray, text: np.ndarray, row: int, names: li
     # Text as a scatter, since each cell wants the ink that reads well on its colour.
     y, x = np.divmod(np.arange(codes.size), codes.shape[1])
     fig.add_scatter(
-        x=x,
+        x=first + x,
         y=[names[i] for i in y],
         mode="text",
         # Never empty: plotly.js takes the element of an empty text away and does not bring it back on an update.
@@ -130,12 +136,19 @@ def hash_table(
         below[:, probes[-1]] = now
     below[1, used & np.isin(keys, wrong)] = _WRONG
 
-    fig = grid(2, 1, vertical_spacing=0.24, row_heights=[0.4, 0.6])
+    abreast = len(keys) if len(keys) <= _MOST_ABREAST else -(-len(keys) // 2)
+    firsts = list(range(0, len(keys), abreast or 1)) or [0]
+    if len(firsts) == 1:
+        fig = grid(2, 1, vertical_spacing=0.24, row_heights=[0.4, 0.6])
+    else:
+        fig = grid(3, 1, vertical_spacing=0.235)
     # Listed from the bottom up.
     _cells(fig, above[::-1], np.stack([given, ids.astype(str)]), 1, ["local id", "global id"])
     held = np.where(used, np.stack([values, keys]).astype(str), "")
-    _cells(fig, below[::-1], held, 2, ["value", "key"])
-    _add_path(fig, list(probes))
+    for row, first in enumerate(firsts, start=2):
+        part = slice(first, first + abreast)
+        _cells(fig, below[::-1, part], held[:, part], row, ["value", "key"], first)
+    _add_path(fig, list(probes), abreast)
     shown = set(above.ravel().tolist()) | set(below.ravel().tolist())
     for code, (name, color) in enumerate(CELLS.items()):
         fig.add_scatter(
@@ -164,20 +177,27 @@ def hash_table(
     )
     fig.update_xaxes(showgrid=False, ticks="", showline=False)
     fig.update_yaxes(showgrid=False, ticks="", showline=False)
-    ends = [[-0.6, len(ids) - 0.4], [-0.6, len(keys) - 0.4]]
-    fig.update_xaxes(tickvals=[], title_text="ids in order of arrival", range=ends[0], row=1, col=1)
-    fig.update_xaxes(dtick=1, title_text="slot of the table", range=ends[1], row=2, col=1)
+    ends = [-0.6, len(ids) - 0.4]
+    fig.update_xaxes(tickvals=[], title_text="ids in order of arrival", range=ends, row=1, col=1)
+    for row, first in enumerate(firsts, start=2):
+        slots = list(range(first, min(first + abreast, len(keys))))
+        fig.update_xaxes(
+            tickvals=slots, tickangle=0, range=[first - 0.6, first + abreast - 0.4], row=row, col=1
+        )
+        # With room for the heads of arrows: left to itself the axis would make room for their words, too.
+        fig.update_yaxes(range=[-0.5, 1.7], row=row, col=1)
+    fig.update_xaxes(title_text="slot of the table", row=1 + len(firsts), col=1)
     return fig
 
 
-def _add_path(fig: Sketch, probes: list[int]) -> None:
+def _add_path(fig: Sketch, probes: list[int], abreast: int) -> None:
     """The way of the present id: where it hashed to, and how it went on from there."""
     for number, slot in enumerate(probes):
         fig.add_annotation(
             x=slot,
             y=1.62,
-            xref="x2",
-            yref="y2",
+            xref=f"x{2 + slot // abreast}",
+            yref=f"y{2 + slot // abreast}",
             text="<b>home</b>" if number == 0 else f"<b>+{number}</b>",
             showarrow=True,
             arrowhead=2,

@@ -127,7 +127,7 @@ def traffic_matrix(
             customdata=field / 1e3,
             text=np.where(own, "", np.vectorize(_kilobytes)(field)),
             texttemplate="%{text}",
-            hovertemplate=f"{method}: %{{y}}, %{{x}}<br>%{{customdata:,.1f}} kB<extra></extra>",
+            hovertemplate=f"{method}: %{{y}}, from %{{x}}<br>%{{customdata:,.1f}} kB<extra></extra>",
             row=i // columns + 1,
             col=i % columns + 1,
         )
@@ -139,7 +139,9 @@ def traffic_matrix(
         showlegend=False,
         margin_t=120,
     )
-    fig.update_xaxes(showgrid=False, ticks="", tickangle=0)
+    # Categories, for plotly would take their names for numbers.
+    title = {"text": "from", "standoff": 2, "font": {"size": 12}}
+    fig.update_xaxes(showgrid=False, ticks="", tickangle=0, type="category", title=title)
     fig.update_yaxes(showgrid=False, ticks="", autorange="reversed")
     fig.update_annotations(font={"size": 13})
     return fig
@@ -172,24 +174,32 @@ def traffic_kinds(
     rest = np.sort(totals)[:-1]
     most = float(totals.max(initial=0))
     most = 2 * float(rest[-1]) if len(rest) and most > 4 * rest[-1] > 0 else most
-    drawn = np.zeros(len(methods))
+    cut = totals > most
+    # A shorter bar keeps the shares of its kinds, and its hatching tells it from those that are drawn in full.
+    drawn = np.where(cut, most / np.maximum(totals, 1), 1.0)
     for kind in order:
         values = np.array([found[m].get(kind, 0) for m in methods], dtype=np.float64)
         if values.any():
-            lengths = np.minimum(values, most - drawn)
-            drawn += lengths
             fig.add_bar(
-                name=kind, y=methods, x=lengths / 1e3, orientation="h", customdata=values / 1e3,
-                marker={"color": palette.TRAFFIC.get(kind, palette.MUTED), "line": {"width": 0}},
+                name=kind, y=methods, x=values * drawn / 1e3, orientation="h", customdata=values / 1e3,
+                marker={
+                    "color": palette.TRAFFIC.get(kind, palette.MUTED), "line": {"width": 0},
+                    "pattern": {"shape": np.where(cut, "/", "").tolist(), "fillmode": "overlay", "fgcolor": "white",
+                                "solidity": 0.25, "size": 9},
+                },
                 hovertemplate=f"%{{y}}, {kind}: %{{customdata:,.1f}} kB<extra></extra>",
             )  # fmt: skip
     labels = [
         "  not counted yet"
         if kinds[m] is None
-        else f"  {_kilobytes(t)} kB" + (", cut short here" if t > most else "")
-        for m, t in zip(methods, totals, strict=True)
+        else f"  {_kilobytes(t)} kB" + (", cut short here" if is_cut else "")
+        for m, t, is_cut in zip(methods, totals, cut, strict=True)
     ]
-    write_beside(fig, methods, np.minimum(totals, most) / 1e3, labels)
+    ends = np.minimum(totals, most)
+    if ideal is not None:
+        # A label that the line would run through stands behind the line.
+        ends = np.where((ends <= ideal) & (ideal < ends + 0.2 * most), ideal, ends)
+    write_beside(fig, methods, ends / 1e3, labels)
     if ideal is not None:
         fig.add_scatter(
             name=f"remote picks alone: {_kilobytes(ideal)} kB", x=[ideal / 1e3] * len(methods), y=methods, mode="lines",

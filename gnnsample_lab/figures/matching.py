@@ -102,7 +102,9 @@ def match_heatmap(
         )
     pairs = shown[~np.isnan(shown)]
     if n > 1:
-        title += f": mean {pairs.mean():.1f}\u00a0%, from {pairs.min():.1f} to {pairs.max():.1f}\u00a0%"
+        # A longer title would end below the buttons of the plot.
+        title += f": mean {pairs.mean():.1f}\u00a0%"
+        subtitle = " · ".join(filter(None, [f"from {pairs.min():.1f} to {pairs.max():.1f}\u00a0%", subtitle]))
     finish(fig, title, subtitle, height=500, showlegend=bool(tours), legend=COMPACT)
     every = -(-n // _TICKS)
     ticks = {

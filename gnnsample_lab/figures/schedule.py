@@ -22,6 +22,8 @@ from gnnsample_lab.readable import noun, percent
 
 _MAX_BARS = 6000
 """Beyond it, WebGL lines: a browser draws no more bars at once."""
+_MOST_LABELS = 16
+"""Rows that get a label each; beyond it a browser leaves out every second one."""
 _MOST_OF_BEST = 3.0
 """Times of the best split up to which bars are drawn in full; beyond it their value is written."""
 _STAGES = ("sample", "put", "get", "extract", "train", "update", "load topology", "load cache")
@@ -119,6 +121,11 @@ def schedule_gantt(
             line={"shape": "hv", "color": palette.HOPS[number % len(palette.HOPS)], "width": 1.8},
             hovertemplate="%{x:,.4~g} " + unit + "<br>%{y:,} mini-batches wait<extra>" + name + "</extra>",
         )
+    labels: dict[float, str] = {i: f"{place} {gpu} {worker}" for i, (gpu, worker) in enumerate(workers)}
+    kinds = sorted({worker for _, worker in workers}, key=lambda worker: (_rank(worker), worker))
+    if len(workers) > _MOST_LABELS:
+        rows = {gpu: [i for i, w in enumerate(workers) if w[0] == gpu] for gpu, _ in workers}
+        labels = {float(np.mean(mine)): f"{place} {gpu}" for gpu, mine in rows.items()}
     samplers = sum(role == "sampler" for role in timeline.roles)
     parts = [
         f"{samplers} sample, {timeline.gpus - samplers} train" if samplers else "",
@@ -126,6 +133,7 @@ def schedule_gantt(
         f"{timeline.switched} {noun(timeline.switched, 'mini-batch', 'mini-batches')} on standby trainers"
         if timeline.switched
         else "",
+        f"rows of a {place} from above: {', '.join(kinds)}" if len(workers) > _MOST_LABELS else "",
         timeline.origin,
     ]
     plural = "s" if timeline.gpus > 1 else ""
@@ -139,13 +147,12 @@ def schedule_gantt(
         hovermode="closest",
         meta={"end_us": timeline.epoch_s * scale},  # in the unit of the axis, as the cursor is
     )
-    names = [f"{place} {gpu} {worker}" for gpu, worker in workers]
     below = 0.26 if depths else 0.0
     fig.update_layout(
         yaxis={
             "domain": [below + 0.05 if depths else 0.0, 1.0],
-            "tickvals": list(range(len(workers))),
-            "ticktext": names,
+            "tickvals": list(labels),
+            "ticktext": list(labels.values()),
             "range": [len(workers) - 0.4, -0.6],
             "showgrid": False,
             "ticks": "",
@@ -223,8 +230,10 @@ def _lines(
 def _queues(timeline: ScheduleTimeline, place: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Name -> time in seconds and depth; queues of the same kind on several GPUs or ranks are added up."""
     kinds: dict[str, list[Any]] = {}
+    is_factored = any(name == "global queue" for name in timeline.queues)
     for name, queue in timeline.queues.items():
-        if not name.startswith("extracted"):  # within a trainer
+        # The model and a measured run name the queue within a trainer differently; neither is drawn.
+        if not name.startswith("extracted") and not (is_factored and name.startswith("trainer queue")):
             kinds.setdefault(re.sub(r" of (?:GPU|rank) \d+$", "", name), []).append(queue)
     found = {}
     for kind, queues in kinds.items():
@@ -334,7 +343,14 @@ def schedule_splits(sweep: ScheduleSweep) -> go.Figure:
         height=440,
         barmode="group",
     )
-    fig.update_xaxes(title_text="samplers (S) and trainers (T) (count of GPUs)")
+    # One above the other: side by side the labels would touch in a narrow figure.
+    two_lines = [f"{row['samplers']}S<br>{row['trainers']}T" for row in rows]
+    fig.update_xaxes(
+        title_text="samplers (S) and trainers (T) (count of GPUs)",
+        tickvals=names,
+        ticktext=two_lines,
+        tickangle=0,
+    )
     return fig
 
 

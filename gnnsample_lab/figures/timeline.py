@@ -9,7 +9,14 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
-from gnnsample_lab.figures.activity import first_start, no_queue, thinned, time_axis, when_complete
+from gnnsample_lab.figures.activity import (
+    first_start,
+    host_spans,
+    no_queue,
+    thinned,
+    time_axis,
+    when_complete,
+)
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import describe, finish, set_cursor, time_range, whole_ticks
 from gnnsample_lab.figures.untimed import with_times_only_if_known
@@ -22,6 +29,7 @@ from gnnsample_lab.traces import (
     busy_workers,
     queue_stats,
     resident_workers,
+    waiting_tasks,
 )
 
 # Rows that fit a figure with lanes still apart, and bars that a browser draws at once; beyond it, WebGL
@@ -147,7 +155,8 @@ def run_timeline(
     if len(trace.queue):
         _slots(fig, trace, end)
         axes["yaxis2"]["range"] = [-0.5, max(len(slots) + int((~trace.lost.abandoned).sum()), 1) - 0.5]
-        time, depth = thinned(trace.queue.time_us, trace.queue.depth)
+        waiting = waiting_tasks(trace)
+        time, depth = thinned(waiting.time_us, waiting.depth)
         # Ranges are given, never left to the page: it would keep that of a run without a queue.
         axes["yaxis3"]["range"] = [0, 1.05 * max(queue_stats(trace).peak, 1)]
         fig.add_scatter(
@@ -169,7 +178,7 @@ def run_timeline(
     for name in ("yaxis2", "yaxis3", "yaxis4"):
         low, high = axes[name]["range"]
         axes[name] |= whole_ticks(high - low, few=2.2)  # with room for three labels, not for ten
-    _host_spans(fig, trace)
+    host_spans(fig, trace)
     parts = {
         "multiprocessors": _LANES,
         _slots_heading(trace, slots): _SLOTS,
@@ -214,7 +223,7 @@ def _depth_heading(trace: SampleTrace) -> str:
     if not len(trace.queue):
         return "queue depth"
     stats = queue_stats(trace)
-    kept = " besides the lost ones" if trace.lost.untimed.any() else ""
+    kept = " besides the lost ones" if trace.lost.abandoned.any() else ""
     return f"queue depth: tasks waiting{kept}, at most {stats.peak:,}"
 
 
@@ -367,7 +376,7 @@ def gantt(
         tickvals=ticks, ticktext=names, range=[bottom, -0.6], showgrid=False, ticks="", title_text=None
     )
     fig.update_xaxes(title_text=time_axis(trace), range=time_range(trace))
-    _host_spans(fig, trace)
+    host_spans(fig, trace)
     return fig if until_us is None else set_cursor(fig, until_us)
 
 
@@ -488,42 +497,6 @@ def _lost_bars(fig: Sketch, trace: SampleTrace, row: float, rows: int) -> None:
             hovertemplate="%{text}<extra></extra>",
             showlegend=len(chosen) > 0,
         )
-
-
-def _host_spans(fig: Sketch, trace: SampleTrace) -> None:
-    """Shade the time before each hop's kernel, where the GPU waits for the host."""
-    hops = [0] if trace.is_fused else list(range(len(trace.fanouts)))
-    shown = False
-    for hop in hops:
-        rows = trace.tasks.hop == hop
-        if not rows.any() or trace.hops.preprocess_us[hop] <= 0:
-            continue
-        until = float(trace.hops.preprocess_us[hop])
-        if not trace.is_fused:
-            # Tasks may be recorded of the last of a hop's kernels alone: what is before the first one ends earlier.
-            before_kernels = trace.tasks.end_us[rows].max() - trace.hops.kernel_us[hop]
-            until = float(min(trace.tasks.enqueue_us[rows].min(), before_kernels))
-        shown = True
-        fig.add_shape(
-            type="rect",
-            xref="x",
-            yref="paper",
-            x0=max(0.0, until - trace.hops.preprocess_us[hop]),
-            x1=until,
-            y0=0,
-            y1=1,
-            layer="below",
-            line={"width": 0},
-            fillcolor=palette.translucent("#B9C3D2", 0.35),
-        )
-    fig.add_scatter(
-        name="preprocessing",
-        x=[None],
-        y=[None],
-        mode="markers",
-        marker={"symbol": "square", "size": 12, "color": palette.translucent("#B9C3D2", 0.6)},
-        showlegend=shown,
-    )
 
 
 @drawn

@@ -125,14 +125,14 @@ def run_error(trace: SampleTrace) -> RunError | None:
 
 
 def interval_us(trace: SampleTrace) -> tuple[float, float]:
-    """Times within the error of a trace's ``total_us``; that time twice for a measured trace, all times if the error
-    is not known."""
+    """Times within the error of a trace's ``total_us``: from the modelled time to where recorded runs lie, be it on one
+    side of it alone. That time twice for a measured trace, all times if the error is not known."""
     if trace.origin == "measured":
         return trace.total_us, trace.total_us
     error = run_error(trace)
     if error is None:
         return 0.0, float("inf")
-    return trace.total_us / error.factor, trace.total_us * error.factor
+    return trace.total_us * min(1.0, error.ratios[0]), trace.total_us * max(1.0, error.ratios[-1])
 
 
 def has_times(trace: SampleTrace) -> bool:

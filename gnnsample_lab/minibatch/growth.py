@@ -48,3 +48,39 @@ def _up_to(first: np.ndarray, num_seeds: int, sizes: Sequence[int]) -> np.ndarra
     """How many vertices the first seeds reach, for each size."""
     reached: np.ndarray = np.cumsum(np.bincount(first, minlength=num_seeds + 1))
     return reached[np.asarray(sizes, dtype=np.int64) - 1]
+
+
+def frontiers_on_average(batch: MiniBatch, size: int, batches: int) -> list[float]:
+    """What each hop expands on average in mini-batches of ``size`` seeds, each a part of this one, counted exactly.
+
+    Of a few seeds alone one cannot tell how frontiers grow: the first of them may have no in-neighbours at all.
+
+    Args:
+        batch: as for :func:`frontiers_of_first`.
+        size: seeds of a part, at least 1; no two parts share one.
+        batches: how many parts, as far as there are seeds for them.
+
+    Returns:
+        Vertices expanded by each hop, then vertices of the mini-batch; to one decimal place.
+
+    Raises:
+        ValueError: a sample of another kind, or a size beyond it.
+    """
+    if batch.spec.expand != "frontier":
+        raise ValueError(f"batch must be sampled with expand='frontier' (got {batch.spec.expand!r})")
+    batch = batch.to_cpu()
+    whole("size", size, 1, batch.level_sizes[0])
+    number = min(whole("batches", batches, 1), batch.level_sizes[0] // size)
+    hops = list(zip(batch.picks, batch.local_neighbors, strict=True))
+    total = np.zeros(len(hops) + 1)
+    for part in range(number):
+        reached = np.arange(part * size, (part + 1) * size)
+        counts = [len(reached)]
+        for picks, local in hops:
+            begin, length = picks.offsets[reached], picks.counts[reached]
+            # Entry i of these picks stands i places behind the first one, less what the rows before it have.
+            skipped = np.repeat(begin - (np.cumsum(length) - length), length)
+            reached = np.union1d(reached, local[skipped + np.arange(length.sum())])
+            counts.append(len(reached))
+        total += counts
+    return [round(float(mean), 1) for mean in total / number]

@@ -85,10 +85,11 @@ def _published(word: int) -> bool:
 
 
 def _shown(word: int) -> str:
+    """A task for readers: they count hops from 1, the kernel counts them from 0."""
     if not _published(word):
         return "old" if word else "none"
     hop, vertex = _task(word)
-    return f"h{hop} v{vertex}" + (" ✓" if word & _DONE else "")
+    return f"h{hop + 1} v{vertex}" + (" ✓" if word & _DONE else "")
 
 
 @dataclass
@@ -104,7 +105,7 @@ class _Truth:
 
 
 def _names(tasks: Any) -> str:
-    return ", ".join(f"(hop {hop}, vertex {vertex})" for hop, vertex in sorted(tasks))
+    return ", ".join(f"(hop {hop + 1}, vertex {vertex})" for hop, vertex in sorted(tasks))
 
 
 def _check(machine: Machine) -> Violation | None:
@@ -411,5 +412,5 @@ def record(made: Example, broken: str | None, seed: int, slow: str = "") -> Reco
         machine.memory, machine.first, (1, int(any(step.violation for step in machine.steps))), machine.watched,
         {"tasks": sorted(_task(word & ~_DONE) for word in words), "done": all(word & _DONE for word in words),
          "expected": sorted(drawn)},
-        f"{len(seeds)} seeds of {graph.title}, fanouts {FANOUTS}, {WARPS} warps",
+        f"{len(seeds)} seeds of {graph.title}, fanouts {FANOUTS}, {WARPS} warps; h1 is hop 1, which the code calls 0",
     )  # fmt: skip

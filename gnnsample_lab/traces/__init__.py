@@ -18,6 +18,7 @@ from gnnsample_lab.traces.analysis import (
     queue_stats,
     resident_workers,
     summarise,
+    waiting_tasks,
 )
 from gnnsample_lab.traces.records import FUSED_STRATEGIES, SampleTrace
 from gnnsample_lab.traces.tables import (
@@ -53,4 +54,5 @@ __all__ = [
     "resident_workers",
     "slots_of",
     "summarise",
+    "waiting_tasks",
 ]

@@ -206,9 +206,18 @@ class QueueStats:
     mean_wait_us: float
 
 
+def waiting_tasks(trace: SampleTrace) -> QueueSeries:
+    """The depth of a trace's queue without lost tasks: they stay in their slots, and nobody comes for them."""
+    from gnnsample_lab.traces.tables import queue_depth_series
+
+    if not len(trace.queue) or not np.isfinite(trace.lost.enqueue_us).any():
+        return trace.queue
+    return queue_depth_series(trace.tasks)
+
+
 def queue_stats(trace: SampleTrace) -> QueueStats:
-    """Queue figures of a trace; all zero for a strategy without a queue."""
-    queue: QueueSeries = trace.queue
+    """Queue figures of a trace, lost tasks left out; all zero for a strategy without a queue."""
+    queue = waiting_tasks(trace)
     if len(queue) == 0:
         return QueueStats(0, 0.0, 0.0, 0.0)
     at = int(queue.depth.argmax())
@@ -233,7 +242,7 @@ def compare_traces(model: SampleTrace, measured: SampleTrace) -> dict[str, float
 
     return {
         "kernel_time": relative(model.kernel_us, measured.kernel_us),
-        "queue_peak": relative(float(model.queue.peak), float(measured.queue.peak)),
+        "queue_peak": relative(float(queue_stats(model).peak), float(queue_stats(measured).peak)),
     }
 
 

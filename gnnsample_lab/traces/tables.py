@@ -261,7 +261,8 @@ SLOT_DTYPES: dict[str, Any] = {
 def slots_of(tasks: TaskTable, lost: LostTable | None = None) -> SlotTable:
     """The slots of a queue as far as tasks tell: in the order in which they were written, by whom claimed unknown.
 
-    Tasks that were lost in a slot whose time was not recorded come last.
+    When tasks were lost is not recorded on a GPU. A claim that was given up is older than those that were served, so
+    that such a task stands before all others of its hop.
     """
     given = LostTable() if lost is None else lost
     left = given.abandoned
@@ -275,7 +276,12 @@ def slots_of(tasks: TaskTable, lost: LostTable | None = None) -> SlotTable:
         "read_us": np.concatenate([tasks.start_us, none]),
         "end_us": np.concatenate([tasks.end_us, none]),
     }
-    order = np.lexsort((columns["read_us"], columns["hop"], columns["write_us"]))
+    untimed = np.isnan(columns["write_us"])
+    write_us = columns["write_us"].copy()
+    for hop in np.unique(columns["hop"][untimed]):
+        same = columns["hop"] == hop
+        write_us[same & untimed] = np.min(write_us[same & ~untimed], initial=np.inf)
+    order = np.lexsort((columns["read_us"], ~untimed, columns["hop"], write_us))
     return SlotTable(**{name: column[order] for name, column in columns.items()})
 
 

@@ -114,7 +114,9 @@ def test_the_words_lie_in_rooms_of_their_own():
     span = edges[-1] - edges[0]
     assert high - edges[-1] >= 0.19 * span and edges[0] - low >= 0.19 * span
     assert {a.y for a in figure.layout.annotations} == {0, 1}
-    assert all(a.bgcolor is None for a in figure.layout.annotations)
+    assert all(a.bgcolor == palette.PAPER for a in figure.layout.annotations), (
+        "the lines run behind the words"
+    )
 
 
 def test_lines_part_what_is_cached_from_what_is_not():

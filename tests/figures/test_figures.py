@@ -18,7 +18,7 @@ from gnnsample_lab.figures.timeline import slot_raster
 from gnnsample_lab.gpu_model import run_error as run_errors
 from gnnsample_lab.gpu_model.run_error import run_error
 from gnnsample_lab.resources import resource_path
-from gnnsample_lab.traces import LostTable, SampleTrace, SlotTable, hop_utilisation
+from gnnsample_lab.traces import LostTable, SampleTrace, SlotTable, hop_utilisation, waiting_tasks
 from gnnsample_lab.traces.analysis import hop_kernel_times
 from tests.handmade_trace import make_trace
 from tests.sampling.neighbors.schedule_samples import random_toy
@@ -171,6 +171,13 @@ def test_counts_are_never_called_modelled():
 COUNTS = {1: [1, 3, 7], 16: [16, 40, 70], 64: [64, 80, 99]}
 
 
+def test_means_of_several_batches_stand_beside_the_batch_that_is_marked():
+    fig = by_name(growth(17, here=[17, 41, 71]))
+    assert list(fig["hop 2"].x) == [1, 16, 64] and set(fig["hop 2"].marker.size) == {5}
+    marks = [fig[f"{name}, this batch"] for name in ("hop 1", "hop 2", "mini-batch")]
+    assert [(mark.x, mark.y) for mark in marks] == [((17,), (n,)) for n in (17, 41, 71)]
+
+
 def growth(batch_size: int = 16, **changes) -> go.Figure:
     given = {
         "fanouts": (2, 3), "batch_size": batch_size, "largest_batch": 64, "num_nodes": 100, "title": "toy",
@@ -236,10 +243,16 @@ def test_modelled_times_have_the_models_error_and_no_order_within_it():
     fig = figures.strategy_comparison([base, near, far])
     bars = by_name(fig)["model's error"]
     for i, trace in enumerate((base, near, far)):
-        factor = run_error(trace).factor
-        assert bars.x[i] - bars.error_x.arrayminus[i] == pytest.approx(trace.total_us / factor)
-        assert bars.x[i] + bars.error_x.array[i] == pytest.approx(trace.total_us * factor)
+        low, high = run_errors.interval_us(trace)
+        assert bars.x[i] - bars.error_x.arrayminus[i] == pytest.approx(low)
+        assert bars.x[i] + bars.error_x.array[i] == pytest.approx(high)
         assert bars.x[i] + bars.error_x.array[i] < fig.layout.xaxis.range[1]
+    # Drawn over a bar's dark end, it has to be another colour than both that and the page's ground.
+    assert bars.error_x.color == palette.MODELLED
+    lights = [
+        palette.luminance(color) for color in (palette.MODELLED, palette.STAGES["kernel"], palette.PAPER)
+    ]
+    assert all((max(a, lights[0]) + 0.05) / (min(a, lights[0]) + 0.05) > 2.5 for a in lights[1:])
     labels = fig.data[-1].text
     assert "faster" not in labels[1] and labels[1].endswith("(within the error)")
     assert labels[2].endswith("(faster)") and "×" not in labels[2]
@@ -359,7 +372,17 @@ def test_what_was_lost_at_an_unknown_time_was_not_lost_before_the_first_task():
     said = [a.text for a in figures.run_timeline(trace).layout.annotations]
     assert "queue depth: tasks waiting besides the lost ones, at most 5" in said
     assert "peak 5 besides lost tasks" in figures.queue_depth(trace).layout.title.text
-    assert "besides" not in figures.queue_depth(PERSISTENT).layout.title.text
+    exact = make_trace(completion="exact", lost=None)
+    assert "besides" not in figures.queue_depth(exact).layout.title.text
+    # Two seeds, then the five that the leaf's block had claimed before the hub's block filled them.
+    slots = trace.queue_slots()
+    assert np.flatnonzero(slots.lost).tolist() == [2, 3, 4, 5, 6] and slots.vertex[2:7].tolist() == [
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
     names = list(palette.SLOTS)
     assert names.index("lost") not in slot_states(trace, first / 2)
     assert (slot_states(trace, first) == names.index("lost")).sum() == 5
@@ -392,7 +415,7 @@ def test_the_timeline_has_one_axis_of_time():
     tasks = PERSISTENT.tasks
     assert sorted(map(tuple, work[:, :2].tolist())) == sorted(zip(tasks.start_us, tasks.end_us, strict=True))
     depth = by_name(fig)["queue depth"]
-    assert depth.y[:-1].tolist() == PERSISTENT.queue.depth.tolist()
+    assert depth.y[:-1].tolist() == waiting_tasks(PERSISTENT).depth.tolist() and max(depth.y) == 3
     text = " ".join(a.text for a in fig.layout.annotations)
     assert "6 slots" in text and "1 lost, 1 never queued" in text
     assert fig.layout.title.text.startswith("Recorded counterexample<br>")
@@ -508,7 +531,7 @@ def test_queue_depth_shows_the_series_and_what_stays():
     assert line.x[:-1].tolist() == PERSISTENT.queue.time_us.tolist()
     assert line.y[:-1].tolist() == PERSISTENT.queue.depth.tolist()
     assert line.line.shape == "hv"
-    assert "peak 4" in ONE["queue_depth"].layout.title.text
+    assert "peak 3 besides lost tasks" in ONE["queue_depth"].layout.title.text
     assert ONE["queue_depth"].layout.annotations[0].text == "1 lost tasks stay in the queue"
 
 
@@ -534,7 +557,15 @@ def test_running_tasks_stack_to_the_number_running():
     assert len(hops) == 2
     width = PERSISTENT.total_us / 240
     assert sum(t.y.sum() for t in hops) * width == pytest.approx(PERSISTENT.tasks.duration_us.sum())
-    assert fig.data[-1].y == (4, 4)
+    assert by_name(fig)["at most 4 at once"].y == (4, 4)
+
+
+def test_running_tasks_shade_the_time_in_which_the_host_is_at_work():
+    shaded = [
+        [(shape.x0, shape.x1) for shape in draw(BLOCK).layout.shapes if shape.layer == "below"]
+        for draw in (figures.running_tasks, figures.run_timeline)
+    ]
+    assert shaded[0] == shaded[1] != []
 
 
 def test_sm_load_and_task_cost_show_the_tasks():
@@ -838,7 +869,7 @@ def test_no_axis_of_a_timeline_is_left_to_the_page():
         fig = figures.run_timeline(trace)
         assert all(axis.range is not None for axis in (*fig.select_xaxes(), *fig.select_yaxes()))
     deep = figures.run_timeline(PERSISTENT).layout.yaxis3.range
-    assert deep[0] == 0 and deep[1] > PERSISTENT.queue.depth.max()
+    assert deep[0] == 0 and deep[1] > waiting_tasks(PERSISTENT).depth.max()
 
 
 def test_few_tasks_are_counted_by_whole_ticks():

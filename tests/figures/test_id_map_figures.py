@@ -92,6 +92,29 @@ def test_wrong_local_ids_are_marked_and_named_in_the_legend():
     assert id_map.CELLS["wrong local id"] == palette.LOST
 
 
+def test_a_large_table_has_two_rows_of_cells():
+    ids = [3, 20, 36]
+    steps = lab.fill_steps(ids, 17)
+    last = steps[-1]
+    figure = figures.hash_table(
+        ids, last.keys, last.values, done=3, local=[0, 1, 2], probes=last.probes, is_new=True
+    )
+    upper, lower = [t for t in figure.data if t.type == "heatmap"][1:]
+    assert (list(upper.x), list(lower.x)) == (list(range(9)), list(range(9, 17)))
+    assert [len(axis.range) for axis in (figure.layout.xaxis2, figure.layout.xaxis3)] == [2, 2]
+    widths = [np.ptp(axis.range) for axis in (figure.layout.xaxis2, figure.layout.xaxis3)]
+    assert widths == pytest.approx([9.2, 9.2]), "cells of one width"
+    assert (figure.layout.xaxis3.tickvals[-1], figure.layout.yaxis2.range) == (16, figure.layout.yaxis3.range)
+    assert [cells(figure, part)[1][0].index(str(v)) for part, v in ((1, 3), (1, 20), (1, 36))] == [3, 4, 2]
+    # 36 goes to slot 2; one that hashes to the last slots has its arrow in the second row.
+    assert [(a.x, a.xref) for a in figure.layout.annotations] == [(2, "x2")]
+    below = figures.hash_table(
+        [16], (-1,) * 16 + (16,), (0,) * 17, done=1, local=[0], probes=[16], is_new=True
+    )
+    assert [(a.x, a.xref) for a in below.layout.annotations] == [(16, "x3")]
+    assert "xaxis3" not in drawn(4).layout.to_plotly_json(), "few slots stand side by side"
+
+
 def test_bad_tables_are_errors():
     with pytest.raises(ValueError, match=r"must be of one length \(got 2, 1, 3, 3\)"):
         figures.hash_table([1, 2], [-1] * 3, [0] * 3, done=0, local=[0])
@@ -148,6 +171,17 @@ def test_theory_is_what_random_ids_cost():
     mean = lab.probe_statistics(ids, slots=2**14, device="cpu").mean
     theory = figures.probes_by_load([0.75], {}).data[-1].y[-1]
     assert mean == pytest.approx(theory, rel=0.05)
+
+
+def test_shares_within_less_than_a_decade_have_numbers_at_their_axis():
+    for lengths in ([0, 16, 16, 15], [0, 5, 5], [0, 1], [0, 100, 3]):
+        axis = figures.probe_lengths(lengths).layout.yaxis
+        low, high = axis.range
+        shares = 100 * np.array(lengths[1:]) / sum(lengths)
+        assert 10**low < shares.min() and shares.max() <= 10**high * (1 + 1e-9), lengths
+        assert sum(low - 1e-9 <= np.log10(mark) <= high + 1e-9 for mark in axis.tickvals) >= 2, lengths
+    wide = figures.probe_lengths([0, 1000, 1]).layout.yaxis
+    assert wide.tickvals is None and wide.dtick == 1 and wide.range is None
 
 
 def test_rungs_and_ratios():

@@ -42,7 +42,11 @@ def test_a_matrix_for_each_method_leaves_out_what_stays():
     )
     pull, uva = figure.data
     assert list(pull.text[0]) == ["", "2.0"] and list(pull.text[1]) == ["123", ""]
-    assert list(pull.x) == ["from 0", "from 1"] and list(uva.x) == ["from 0", "from 1", "host"]
+    assert list(pull.x) == ["0", "1"] and list(uva.x) == ["0", "1", "host"]
+    axis = figure.layout.xaxis2
+    assert (axis.title.text, axis.type) == ("from", "category"), (
+        "once, for four columns and the host's are narrow"
+    )
     assert list(pull.y) == ["to 0", "to 1"]
     assert list(uva.text[0]) == ["", "0", "0.5"] and list(uva.text[1]) == ["0", "", "0"]
     assert pull.z[1][0] == 1.0 and np.isnan(pull.z[0][0]) and pull.zmax == uva.zmax
@@ -91,7 +95,22 @@ def test_a_bar_beyond_all_others_is_cut_off_and_says_its_length():
     # The bar ends where its label begins, and still knows its length.
     assert list(bars["lists"].x) == [9, 18, 0] and list(bars["lists"].customdata) == [9, 90, 0]
     assert 18 < figure.layout.xaxis.range[1] < 30
+    assert list(bars["lists"].marker.pattern.shape) == ["", "/", ""]
     assert figures.traffic_kinds({"pull": {}, "csp": {}}).layout.xaxis.range[1] == 1
+
+
+def test_a_bar_that_is_cut_off_keeps_the_shares_of_its_kinds():
+    figure = figures.traffic_kinds({"csp": {"picks": 1000}, "uva": {"records": 25000, "lists": 75000}})
+    bars = {b.name: b.x[1] for b in figure.data if b.type == "bar"}
+    assert bars == pytest.approx({"records": 0.5, "picks": 0, "lists": 1.5})
+
+
+def test_the_line_of_the_remote_picks_runs_through_no_label():
+    figure = figures.traffic_kinds(
+        {"pull": {"lists": 9000}, "csp": {"picks": 3000}, "direct": {}}, ideal=3500
+    )
+    totals = next(t for t in figure.data if t.type == "scatter" and t.mode == "text")
+    assert list(totals.x) == [9, 3.5, 0], "behind the line where it is near"
 
 
 def test_curves_over_what_is_varied():

@@ -36,7 +36,9 @@ def test_heatmap_shows_percentages_without_the_diagonal():
     assert z[0, 2] == pytest.approx(50) and z[3, 1] == pytest.approx(60)
     assert (figure.data[0].zmin, figure.data[0].zmax) == (0, 100), "never refitted"
     title = figure.layout.title.text
-    assert "toy (synthetic)" in title and "mean 35.0\u00a0%, from 10.0 to 60.0\u00a0%" in title
+    line, small = title.split("<br>")
+    assert line.endswith("mean 35.0\u00a0%"), "short, for the buttons of the plot lie behind it"
+    assert "from 10.0 to 60.0\u00a0% · toy (synthetic)" in small
     assert DEGREES[0, 0] == 1.0, "the caller's matrix is not changed"
 
 

@@ -37,9 +37,10 @@ def test_the_walk_and_its_choices(square):
     figure = figures.walk_drawing(square, [1, 0, 2], choices, [0.1, 0.2, 0.3, 0.4], label="square · sampled")
     where = figures.graph_layout(square)
     for u, (kind, share) in choices.items():
-        line = next(
-            t for t in figure.data if t.name == kind and t.x[1] == where[u][0] and t.y[1] == where[u][1]
-        )
+        line = next(t for t in figure.data if t.name == kind)
+        # A bow ends there up to rounding.
+        end = -1 if kind == "return" else 1
+        assert (line.x[end], line.y[end]) == pytest.approx(where[u])
         assert (line.x[0], line.y[0]) == where[2] and line.line.color == samples.KINDS[kind]
         assert line.line.width == pytest.approx(2 + 12 * share)
         assert named(figure, f"{kind}: {100 * share:.0f}\u00a0%").showlegend
@@ -54,6 +55,23 @@ def test_the_walk_and_its_choices(square):
     steps = named(figure, "last 2 steps")
     assert list(zip(steps.x, steps.y))[:2] == [where[1], where[0]] and len(steps.x) == 6
     assert "square · sampled" in figure.layout.title.text
+
+
+def test_the_way_back_runs_beside_the_arrow_of_the_last_step(square):
+    choices = {0: ("return", 0.5), 3: ("away", 0.5)}
+    where = figures.graph_layout(square)
+
+    def bows(walk):
+        """Greatest distance of the way to 0 from the straight line, over its length."""
+        figure = figures.walk_drawing(square, walk, choices, [0.25] * 4)
+        line = next(t for t in figure.data if t.name == "return")
+        start, end = np.array(where[2]), np.array(where[0])
+        way = np.stack([line.x, line.y], axis=1)[: 13 if len(line.x) > 3 else 2] - start
+        across = way @ np.array([-(end - start)[1], (end - start)[0]])
+        return np.abs(across).max() / ((end - start) ** 2).sum()
+
+    assert bows([1, 0, 2]) == pytest.approx(0.2)
+    assert bows([2]) == pytest.approx(0), "no arrow is in the way of a first step"
 
 
 def test_a_long_walk_shows_its_end_and_a_finished_one_no_choices(square):

@@ -64,6 +64,7 @@ def test_splits_mark_what_the_formula_chooses() -> None:
     figure = drawn("splits")
     epoch = [t for t in figure.data if t.name == "epoch"]
     assert [list(t.x) for t in epoch] == [["1S1T", "1S2T", "1S3T"], ["2S1T", "2S2T"]]
+    assert figure.layout.xaxis.ticktext == ("1S<br>1T", "1S<br>2T", "1S<br>3T", "2S<br>1T", "2S<br>2T")
     assert [list(t.marker.size) for t in epoch] == [[11, 11, 11], [6, 6]]
     assert {t.name for t in figure.data if t.type == "bar"} == {"sample", "extract", "train"}
 
@@ -120,6 +121,19 @@ def test_queues_of_all_gpus_are_added_up() -> None:
     assert names == ["loader queue, all GPUs", "trainer queue, all GPUs"]
     assert max(figure.data[-2].y) == 4, "two mini-batches on either GPU"
     assert not next(t for t in figure.data if t.name == "waiting").x
+
+
+def test_more_rows_than_labels_fit_are_named_by_gpu() -> None:
+    run = S.simulate(S.stage_times(0.1, 0.3, 0.1, batches=20), "overlapped", gpus=8)
+    figure = figures.schedule_gantt(run)
+    axis = figure.layout.yaxis
+    assert list(axis.ticktext) == [f"GPU {gpu}" for gpu in range(8)]
+    assert list(axis.tickvals) == [1 + 3 * gpu for gpu in range(8)]
+    words = "rows of a GPU from above: sampler, loader, trainer"
+    assert words in figure.layout.title.text
+    few = figures.schedule_gantt(S.simulate(TIMES, "overlapped", gpus=2))
+    assert list(few.layout.yaxis.ticktext)[:2] == ["GPU 0 sampler", "GPU 0 loader"]
+    assert words not in few.layout.title.text
 
 
 def test_executors_without_queues_have_no_second_axis() -> None:

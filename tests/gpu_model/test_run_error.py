@@ -50,7 +50,16 @@ def test_the_error_is_the_largest_factor_either_way():
     ratios = get_model("h200").recorded_over_modelled["persistent"]
     error = errors.run_error(taking("persistent", 10))
     assert error == errors.RunError(tuple(ratios), own=True)
-    assert errors.interval_us(taking("persistent", 10)) == (10 / error.factor, 10 * error.factor)
+
+
+def test_the_interval_lies_on_the_side_where_recorded_runs_lie(monkeypatch):
+    ratios = {"slower": [2.5, 4.0], "faster": [0.5, 0.8], "both": [0.9, 1.1]}
+    monkeypatch.setattr(errors, "_recorded", lambda: {"NVIDIA H200": ratios})
+    found = {name: errors.interval_us(taking(name, 10)) for name in (*ratios, "not recorded")}
+    assert found == {"slower": (10, 40), "faster": (5, 10), "both": (9, 11), "not recorded": (5, 40)}
+    # Both ran longer than modelled, one of them by a factor of four: the other one's bar is still the longer.
+    assert errors.tell_apart(taking("slower", 50), taking("slower", 10))
+    assert not errors.tell_apart(taking("slower", 30), taking("slower", 10))
 
 
 def test_a_strategy_that_was_not_recorded_has_the_largest_error():

@@ -58,11 +58,13 @@ def test_the_order_of_fanouts_matters(graph: Any) -> None:
     assert falling[1] > rising[1] and falling[2] > rising[2] and sum(falling) > 1.5 * sum(rising)
 
 
-@claim("01", "The work stays, the picks differ, and the kernels' times change")
+@claim("01", "The picks differ, and the kernels' times change")
+@claim("01", "The work stays nearly the same, not quite, since other picks lead to other frontiers.")
 def test_another_rule_draws_other_picks(graph: Any) -> None:
     reservoir, floyd = (sampled(graph, 256, [10, 10, 10], pick) for pick in ("reservoir", "floyd"))
     assert frontiers(reservoir)[0] == frontiers(floyd)[0]
     assert abs(frontiers(reservoir)[2] / frontiers(floyd)[2] - 1) < 0.05
+    assert frontiers(reservoir) != frontiers(floyd)
     assert not np.array_equal(reservoir.picks[0].neighbors, floyd.picks[0].neighbors)
     times = [modelled(graph, batch, "block-bsp").total_us for batch in (reservoir, floyd)]
     assert times[0] != pytest.approx(times[1], rel=0.005)

@@ -54,6 +54,17 @@ def graph(request):
     return example.karate_club() if request.param == "karate club" else lab.rmat(9, 8, seed=3)
 
 
+def test_the_queue_counts_hops_from_one_for_readers(graph):
+    made = steps.run("claim a slot", graph=graph)
+    shown = [made.arrays["queue"].show(word) for word in made.memory(-1)["queue"]] + [
+        made.arrays["queue"].show(word) for word in made.first["queue"]
+    ]
+    seeds = [text for text in shown if text.startswith("h1 ")]
+    assert len(seeds) >= queue.SEEDS and not any(text.startswith("h0") for text in shown)
+    assert queue._names([(0, 7), (1, 3)]) == "(hop 1, vertex 7), (hop 2, vertex 3)"
+    assert "h1 is hop 1" in made.about
+
+
 def test_the_queue_holds_the_library_s_tasks_and_all_are_done(graph):
     made = steps.run("claim a slot", graph=graph).result
     assert made["done"]

@@ -33,7 +33,7 @@ def made_up(state: dict[str, Any]) -> list[int]:
     weight = np.array([1 / rank for rank in range(1, 9)])
     found: list[int] = rng.choice(pool, state["count"], p=weight / weight.sum()).tolist()
     room = max(2, state["slots"] * 3 // 4)
-    return [pool[pool.index(v) % room] for v in found]
+    return [pool[max(pool.index(v), 8 - room)] for v in found]
 
 
 def slots_for(hash: str, at_least: int) -> int:

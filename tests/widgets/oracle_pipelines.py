@@ -28,7 +28,7 @@ def pipeline_figures(_: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
         for name, mean in kept.items():
             seconds = getattr(drawn, name)
             scaled[name] = seconds * (mean / (seconds.sum() / 64 or 1.0))
-        return lab.schedule.StageTimes(**scaled, source=drawn.source)
+        return type(drawn)(**scaled, source=drawn.source)
 
     share, gpus = state["demand_percent"] / 100, state["gpus"]
     common: dict[str, Any] = {

@@ -13,12 +13,14 @@ import pytest
 import traitlets
 from gnnsample_widgets import QueueExplorer, SampleExplorer, WorkloadExplorer, recorded
 from gnnsample_widgets.explorers.sampling.queue import SLOTS
+from gnnsample_widgets.graphs import draw_seeds
 from gnnsample_widgets.shell.explorer import Explorer
 
 import gnnsample_lab as lab
 from gnnsample_lab.gpu_model.model import get_model, presets
 from gnnsample_lab.readable import percent
 from gnnsample_lab.resources import resource_path
+from gnnsample_lab.traces import waiting_tasks
 from gnnsample_lab.traces.analysis import hop_kernel_times
 from tests.widgets.checks import check_code, check_controls
 from tests.widgets.oracle import ORACLES, values
@@ -343,6 +345,72 @@ def test_the_recorded_counterexample_is_marked(graph: lab.Graph) -> None:
     assert any("5 lost" in a.text for a in explorer.figures["gantt"].layout.annotations)
     assert "with 5 tasks waiting besides the lost ones." in explorer._summary.value
     assert "as this explorer's graph" not in explorer._summary.value, "it cannot be loaded by name"
+
+
+def test_controls_out_of_use_show_what_a_record_was_made_with(graph: lab.Graph) -> None:
+    explorer = QueueExplorer(graph, device="cpu", fanout=7, num_blocks=16, batch_size=4, seed=3)
+    own = explorer.state
+    assert all(control.instead is None for control in explorer.controls.values())
+    explorer.source = "counterexample_persistent_paper"
+    said = {name: control.instead for name, control in explorer.controls.items() if control.disabled}
+    assert said == {
+        "fetch_size": 5, "num_blocks": 2, "batch_size": 2, "hops": 2, "fanout": 10, "seed": 0,
+        "strategy": "persistent", "completion": "paper", "pick": "reservoir",
+    }  # fmt: skip
+    assert explorer.controls["fanout"].store.instead == 10 and explorer.controls["fanout"].value == 7
+    explorer.source = "arxiv-like_block-bsp_reservoir"
+    said = {name: control.instead for name, control in explorer.controls.items()}
+    assert said["fetch_size"] == said["completion"] == "–" and said["strategy"] == "block-bsp"
+    assert said["source"] is said["time_percent"] is None
+    explorer.source = own["source"]
+    assert explorer.state == own and all(control.instead is None for control in explorer.controls.values())
+
+
+def test_lost_tasks_do_not_wait(graph: lab.Graph) -> None:
+    explorer = QueueExplorer(graph, device="cpu", completion="paper", num_blocks=512, batch_size=64)
+    sampler = lab.NeighborSampler(graph, [5, 5, 5], pick="reservoir", device="cpu")
+    knobs: dict[str, Any] = {"fetch_size": 5, "completion": "paper", "num_blocks": 512}
+    trace = recorded.modelled(graph, sampler.sample(draw_seeds(graph, 64, 0)), "persistent", **knobs)
+    assert trace.queue.depth[-1] == trace.lost.abandoned.sum() > 0
+    most = int(waiting_tasks(trace).depth.max())
+    assert f"with {most:,} tasks waiting besides the lost ones." in explorer._summary.value
+    depth = next(t for t in explorer.figures["gantt"].data if t.name == "queue depth")
+    assert max(depth.y) == most and depth.y[-1] == 0
+    assert (np.diff(depth.x) >= 0).all() and depth.x[-1] <= explorer.figures["gantt"].layout.xaxis.range[1]
+
+
+def test_frontiers_of_few_seeds_are_means(graph: lab.Graph) -> None:
+    """The first seed of a batch may have no in-neighbours: a line through it would say that nothing grows."""
+    explorer = WorkloadExplorer(graph, device="cpu", batch_size=64)
+    lines = {t.name: t for t in explorer.figures["work"].data}
+    start = [lines[name].y[0] for name in ("hop 1", "hop 2", "hop 3", "mini-batch")]
+    assert start[0] == 1 and start == sorted(start) and start[1] > 2
+    batch = lab.NeighborSampler(graph, [10, 10, 10], pick="reservoir", device="cpu").sample(
+        draw_seeds(graph, 64, 0)
+    )
+    marked = [lines[f"{name}, this batch"].y[0] for name in ("hop 1", "hop 2", "hop 3")]
+    assert marked == [picks.frontier.size for picks in batch.picks]
+
+
+def test_a_ratio_of_times_is_that_of_recorded_runs_where_the_model_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    traces = recorded.measured_traces()
+    pair = [
+        lab.SampleTrace.load(traces[f"arxiv-like_{name}_reservoir"]) for name in ("block-bsp", "persistent")
+    ]
+    modelled = [dataclasses.replace(t, origin="modelled", total_us=10.0, graph_name="other") for t in pair]
+    ratio, text = recorded.times_as_fast(*modelled)
+    assert ratio == pair[0].total_us / pair[1].total_us
+    assert all(f"{t.strategy} {t.total_us:,.0f} µs" in text for t in pair)
+    assert "arxiv-like (synthetic), batch 256, measured on NVIDIA H200." in text and "As recorded" in text
+    ratio, text = recorded.times_as_fast(*pair)
+    assert ratio == pair[0].total_us / pair[1].total_us and "As recorded" not in text
+    other = [dataclasses.replace(t, batch_size=255) for t in modelled]
+    ratio, text = recorded.times_as_fast(*other)
+    assert ratio == 1 and text.startswith("A ratio of times modelled as") and "µs" not in text
+    monkeypatch.setattr(recorded, "measured_traces", dict)
+    assert recorded.times_as_fast(*modelled)[0] == 1
 
 
 def test_a_trace_of_another_graph_is_not_overlaid(graph: lab.Graph, shipped: lab.SampleTrace) -> None:

@@ -114,6 +114,16 @@ def test_made_up_ids_fit_the_table() -> None:
             assert len(ids) == 20 and len(set(ids.tolist())) < slots and ids.min() >= 0 and ids.max() < 100
 
 
+def test_tables_of_all_sizes_get_the_same_ids() -> None:
+    for seed in range(20):
+        largest = id_map.example_ids(20, 32, seed)
+        for slots in id_map.SLOTS:
+            ids = id_map.example_ids(20, slots, seed)
+            assert slots < 11 or np.array_equal(ids, largest)
+            # A small one takes those that fit.
+            assert set(ids.tolist()) <= set(id_map.example_ids(20_000, 32, seed).tolist())
+
+
 def test_numberings_keep_the_batch(graph: lab.Graph) -> None:
     as_is = id_map.batch_ids(graph, device="cpu")
     run = id_map.batch_ids(graph, id_map.RUN, device="cpu")

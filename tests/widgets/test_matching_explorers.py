@@ -114,12 +114,19 @@ def test_a_graph_too_small_for_a_window_is_said_to_be(num_nodes: int) -> None:
 def test_the_exact_tour_is_kept_to_what_it_can_do(graph: lab.Graph) -> None:
     explorer = MatchExplorer(graph, device="cpu", batch_size=16, num_batches=24)
     explorer.method = "exact"
-    assert explorer.error == "" and explorer.num_batches == 16
-    explorer.num_batches = 20
     assert explorer.error == "" and explorer.num_batches == explorer.controls["num_batches"].value == 16
+    # The page does not take up a value that is set back: the slider must not go there in the first place.
+    assert explorer.controls["num_batches"].max == 16
+    assert explorer._summary.value.count("<b>exact</b>: at most 16 batches.") == 1
+    with pytest.raises(traitlets.TraitError, match="from 4 to 16"):
+        explorer.num_batches = 20
     explorer.method = "greedy"
+    assert explorer.controls["num_batches"].max == 32 and "at most 16" not in explorer._summary.value
     explorer.num_batches = 20
     assert explorer.error == "" and len(explorer.figures["tour"].data[0].x) == 19
+    explorer.set(method="exact", num_batches=12)
+    explorer.set(method="two-opt", num_batches=24)
+    assert explorer.error == "" and explorer.num_batches == 24
 
 
 def click(explorer: MatchExplorer, panel: str, x: Any, y: Any) -> None:

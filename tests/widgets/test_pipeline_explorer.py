@@ -69,6 +69,22 @@ def test_fewer_gpus_leave_fewer_samplers() -> None:
     assert explorer.error == ""
 
 
+def test_skew_keeps_the_mean_of_every_stage() -> None:
+    even, skewed = (pipelines.stages(20, 20, 40, spread) for spread in (0, 150))
+    for where in ("apart", "together"):
+        assert skewed[where].train_s.std() > 0.5 * skewed[where].mean("train")
+        for stage in ("sample", "extract", "train", "standby_extract"):
+            assert skewed[where].mean(stage) == pytest.approx(even[where].mean(stage)), (where, stage)
+    assert pipelines.stages(20, 0, 40, 150)["apart"].mean("extract") == 0
+
+    def epoch_s(spread: int) -> float:
+        explorer = PipelineExplorer(device="cpu", raise_errors=True, spread_percent=spread)
+        names, lengths = (explorer.figures["executors"].data[0][axis] for axis in "yx")
+        return float(lengths[list(names).index("factored")])
+
+    assert epoch_s(0) < epoch_s(100) < epoch_s(150), "uneven times make nobody faster"
+
+
 def test_the_summary_says_what_the_rule_takes_and_what_is_best() -> None:
     explorer = PipelineExplorer(device="cpu", k_tenths=27, demand_percent=0, host_percent=0)
     text = explorer._summary.value
@@ -142,19 +158,32 @@ def test_a_measured_epoch_and_its_model_share_their_axis() -> None:
     assert "epoch 30 ms" in measured.layout.title.text, "the fastest epoch"
     assert "modelled from stage times" in modelled.layout.title.text
     assert "on 2 ranks" in modelled.layout.title.text and "rank 1 worker" in modelled.layout.yaxis.ticktext
+    said = "6 slices of 3 mini-batches, sample 2, extract 1, train 5 ms each"
+    assert pipelines.stages_of(result) == said, "not six mini-batches"
+    whole = dataclasses.replace(record, events=tuple(e for e in record.events if e.rank == 0), tasks=3)
+    alone = pipelines.stages_of(dataclasses.replace(result, epochs=[whole], ranks=1))
+    assert alone == said.removeprefix("6 slices of ")
 
 
 @pytest.mark.slow
-def test_real_runs_train_on_the_same_mini_batches(pair: Any) -> None:
+def test_real_runs_train_on_the_same_mini_batches(pair: Any, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     graph = lab.load("arxiv-like", scale=0.02, use_cache=False)
+    capsys.readouterr()
     one, two = pipelines.real_runs(graph, pair, steps=4)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("running")]
+    assert said == ["running: overlapped ...", "running: factored ..."]
     reports = pipelines.without_a_leader(pair)
     assert (one.settings["executor"], two.settings["executor"]) == ("overlapped", "factored")
     assert one.batch_ids == two.batch_ids and one.losses == pytest.approx(two.losses, abs=1e-2)
     error = lab.schedule.model_error([lab.schedule.run_of(run) for run in (one, two)])
     assert [row.gpus for row in error.rows] == [2, 2] and all(row.measured_s > 0 for row in error.rows)
-    assert len(pipelines.beside_model(one)) == len(pipelines.beside_model(two)) == 2
+    drawn = [pipelines.beside_model(run) for run in (one, two)]
+    for measured, modelled in drawn:
+        queues = [[t.name for t in figure.data if t.yaxis == "y2"] for figure in (measured, modelled)]
+        assert queues[0] == queues[1]
+    assert pipelines.stages_of(one).startswith("8 slices of 4 mini-batches")
+    assert pipelines.stages_of(two).startswith("4 mini-batches")
     assert [report.passed for report in reports] == [False, True] and reports[0].cycle() == (0, 1)
 
 

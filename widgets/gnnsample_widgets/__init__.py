@@ -44,6 +44,7 @@ _MODULES = {
     "second_order": "explorers.walks.second_order",
     "training": "explorers.training.training",
     "transit": "explorers.transit.threads",
+    "twins": "twins",
 }
 __all__ = [
     "AggregationExplorer",

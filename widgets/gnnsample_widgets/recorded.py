@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from gnnsample_lab import MiniBatch, NeighborSampler, SampleTrace, figures
 from gnnsample_lab.gpu_model.model import presets
+from gnnsample_lab.gpu_model.run_error import has_times, in_words
 from gnnsample_lab.resources import resource_path
 
 TRACES = "data/measured/traces"
@@ -58,6 +59,42 @@ def measured_traces() -> dict[str, Path]:
     except FileNotFoundError:
         return {}
     return {path.stem: path for path in sorted(folder.glob("*.npz"))}
+
+
+def times_as_fast(slow: SampleTrace, fast: SampleTrace) -> tuple[float, str]:
+    """How many times as fast one run is as another, and a sentence on where that comes from.
+
+    Where the GPU model has no times for one of the two, the runs that were recorded with the same settings take their
+    place, be it on another graph: a ratio of times that are off by several times would be off as much.
+    """
+    pair = (slow, fast)
+    if not all(map(has_times, pair)):
+        pair = _recorded_like(slow, fast) or pair
+    first, second = pair
+    text = (
+        f"{first.strategy} {first.total_us:,.0f} µs, {second.strategy} {second.total_us:,.0f} µs: "
+        f"{second.title}, batch {second.batch_size:,}, {second.label}."
+    )
+    if not all(map(has_times, pair)):
+        text = f"A ratio of times {second.label}. {in_words(first)} {in_words(second)}"
+    elif first is not slow:
+        text += " As recorded: the GPU model has no times for these strategies."
+    return first.total_us / second.total_us, text
+
+
+def _recorded_like(*runs: SampleTrace) -> tuple[SampleTrace, ...] | None:
+    """Shipped traces with the settings of these runs, all of one graph, best that of the runs; None without."""
+    found: dict[str, dict[str, SampleTrace]] = {}
+    for trace in map(SampleTrace.load, measured_traces().values()):
+        for run in runs:
+            same = ("strategy", "batch_size", "fanouts", "pick", "replace", "completion")
+            if all(getattr(trace, name) == getattr(run, name) for name in same):
+                found.setdefault(trace.graph_name, {})[run.strategy] = trace
+    whole = {graph: group for graph, group in found.items() if len(group) == len(runs)}
+    if not whole:
+        return None
+    group = whole.get(runs[0].graph_name) or next(iter(whole.values()))
+    return tuple(group[run.strategy] for run in runs)
 
 
 def model_of(trace: SampleTrace) -> str | None:

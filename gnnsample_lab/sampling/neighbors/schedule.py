@@ -342,12 +342,15 @@ def _to_trace(
         read_us=timeline.start_us[in_slots],
         end_us=timeline.end_us[in_slots],
     )
+    # Slots that nobody comes to read may be written after the last task has ended.
+    total_us = max(timeline.total_us, float(np.nanmax(lost.enqueue_us[lost.abandoned], initial=0.0)))
     kernel = timeline.kernel_us
     if kernel is None:
         kernel = hop_kernel_times(tasks, num_hops, fused=True)
-        span = timeline.total_us - timeline.preprocess_us.sum()
-        # Time that no task covers: the start of the blocks counts for the first hop, empty blocks for the last.
-        kernel[-1] += timeline.drain_us
+        span = total_us - timeline.preprocess_us.sum()
+        # Time that no task covers: the start of the blocks counts for the first hop, empty blocks and what is written
+        # after the last task for the last.
+        kernel[-1] += timeline.drain_us + total_us - timeline.total_us
         kernel[0] += span - kernel.sum()
     moved = np.bincount(hop[done], weights=work.bytes_moved[done], minlength=num_hops).astype(np.int64)
     scalars: dict[str, str | int | float] = {**meta, "resident_workers": timeline.resident_workers}
@@ -360,7 +363,7 @@ def _to_trace(
         kernel_us=kernel,
         bytes_moved=moved,
         lost=lost,
-        total_us=timeline.total_us,
+        total_us=total_us,
         meta=scalars,
         slots=slots,
         **identity,  # type: ignore[arg-type]

@@ -31,6 +31,9 @@ class Control(Stored):
     label = traitlets.Unicode("").tag(sync=True)
     help = traitlets.Unicode("").tag(sync=True)
     disabled = traitlets.Bool(False).tag(live=True)
+    instead = traitlets.Any(
+        None, allow_none=True, help="what a control out of use shows in place of its value, which it keeps"
+    ).tag(live=True)
     wait_ms = traitlets.Int(120).tag(sync=True)
 
 

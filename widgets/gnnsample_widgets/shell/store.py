@@ -66,6 +66,7 @@ class ControlStore(ipywidgets.Widget):
     max = traitlets.Int(100).tag(sync=True)
     options = traitlets.List().tag(sync=True)
     disabled = traitlets.Bool(False).tag(sync=True)
+    instead = traitlets.Any(None, allow_none=True).tag(sync=True)
 
 
 class PlotStore(ipywidgets.Widget):

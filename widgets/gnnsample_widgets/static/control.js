@@ -43,9 +43,11 @@ function renderRange({ model, store, root, id, send }) {
   head.append(model.get("typed") ? typed : output);
 
   const options = () => store.get("options");
-  const toPosition = (value) => (options().length ? options().indexOf(value) : value);
+  // What is shown instead of a value may lie between two options, or be no number: then it is words.
+  const nearest = (value) => options().reduce((at, each, i) => (Math.abs(each - value) < Math.abs(options()[at] - value) ? i : at), 0);
+  const toPosition = (value) => (typeof value !== "number" ? 0 : options().length ? nearest(value) : value);
   const toValue = (position) => (options().length ? options()[position] : position);
-  const shown = (value) => `${(value / model.get("per")).toLocaleString("en-US", { maximumSignificantDigits: 6 })}${model.get("unit")}`;
+  const shown = (value) => typeof value !== "number" ? `${value}` : `${(value / model.get("per")).toLocaleString("en-US", { maximumSignificantDigits: 6 })}${model.get("unit")}`;
 
   const paint = (value) => {
     const many = options().length;
@@ -113,10 +115,12 @@ const ROOMY = 20;
 function renderSelect({ model, store, root, id, send }) {
   const select = element("select", { id, name: model.get("name") });
   const paint = (value) => {
-    select.replaceChildren(...store.get("options").map((o) => element("option", { value: o, textContent: o })));
+    const options = store.get("options");
+    // What is shown instead of a value need not be an option.
+    select.replaceChildren(...(options.includes(value) ? options : [...options, value]).map((o) => element("option", { value: o, textContent: o })));
     select.value = value;
     // A choice of many words would be cut off where it stands.
-    root.classList.toggle("gs-wide", store.get("options").some((o) => o.length > ROOMY));
+    root.classList.toggle("gs-wide", options.some((o) => o.length > ROOMY));
     root.dataset.value = JSON.stringify(value);
     select.disabled = store.get("disabled");
   };
@@ -197,8 +201,12 @@ async function render({ model, el }) {
     field.setAttribute("aria-describedby", `${id}-help`);
   }
   // A value on its way to the kernel outranks what the kernel still believes, or the handle would jump back mid-drag.
-  const update = () => { if (!send.waiting) paint(store.get("value")); };
-  const NAMES = ["value", "min", "max", "options", "disabled"];
+  const update = () => {
+    if (send.waiting) return;
+    paint(store.get("instead") ?? store.get("value"));
+    root.dataset.value = JSON.stringify(store.get("value"));  // the state's, whatever is shown
+  };
+  const NAMES = ["value", "min", "max", "options", "disabled", "instead"];
   NAMES.forEach((name) => store.on(`change:${name}`, update));
   update();
   el.append(root);

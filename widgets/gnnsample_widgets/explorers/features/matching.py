@@ -153,10 +153,10 @@ class MatchExplorer(FanoutExplorer):
 
     A click on a cell of a map sets the two batches, as their sliders do.
 
-    State: ``batch_size``, ``num_batches`` (the window that is reordered), ``hops``, ``fanout_1`` ..
-    ``fanout_3``, ``grouping`` (which seeds share a batch), ``method`` (of the reordering), ``cache_percent`` (share
-    of the vertices whose rows a cache holds, those of highest out-degree), ``seed``, ``batch_a`` and ``batch_b`` (the
-    two batches whose vertices are drawn, counted from 1).
+    State: ``batch_size``, ``num_batches`` (the window that is reordered; at most 16 where ``method`` is "exact"),
+    ``hops``, ``fanout_1`` .. ``fanout_3``, ``grouping`` (which seeds share a batch), ``method`` (of the reordering),
+    ``cache_percent`` (share of the vertices whose rows a cache holds, those of highest out-degree), ``seed``,
+    ``batch_a`` and ``batch_b`` (the two batches whose vertices are drawn, counted from 1).
 
     The batches are sampled for real and the rows counted; nothing here is timed. Where there are fewer vertices to draw
     seeds from than the least window has batches, one line says so, and nothing is drawn. See
@@ -225,9 +225,11 @@ class MatchExplorer(FanoutExplorer):
 
     def adapt(self) -> None:
         super().adapt()
-        if self.method == "exact" and self.num_batches > EXACT_LIMIT:
-            # Its time and memory double with every batch.
-            self.num_batches = EXACT_LIMIT
+        # The time and the memory of exact double with every batch.
+        most = min(EXACT_LIMIT, self._most) if self.method == "exact" else self._most
+        window = self.controls["num_batches"]
+        if window.max != most:
+            window.set_limits(RUN, most)
         for name in ("batch_a", "batch_b"):
             self.controls[name].set_limits(1, self.num_batches)
 
@@ -251,7 +253,10 @@ class MatchExplorer(FanoutExplorer):
         return {**super().parameters(state), "with_cache": state["cache_percent"] > 0}
 
     def summary(self, made: dict[str, Any]) -> str:
-        return self._summary_of(made["window"][1], made["order"], made["rows"])
+        text = self._summary_of(made["window"][1], made["order"], made["rows"])
+        if made["method"] == "exact" and self._most > EXACT_LIMIT:
+            text += f" <b>exact</b>: at most {EXACT_LIMIT} batches."
+        return text
 
     def _summary_of(
         self, degrees: np.ndarray, order: np.ndarray, rows: dict[str, tuple[int, int, int]]

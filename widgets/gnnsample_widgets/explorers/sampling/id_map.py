@@ -24,6 +24,8 @@ from ...shell.recipe import Panels, Recipe
 
 SLOTS = [5, 7, 11, 13, 16, 17, 23, 32]
 THREADS = [1, 2, 4, 8, 16, 32]
+DISTINCT = 8
+"""Most distinct ids of the small table, so that tables of different sizes get the same ids."""
 AS_IS, RUN, STRIDED = "as in the graph", "consecutive", "multiples of 64"
 LOADS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
 SEEDS, FANOUTS = 256, [10, 10]
@@ -32,12 +34,14 @@ SEEDS, FANOUTS = 256, [10, 10]
 def example_ids(count: int, slots: int, seed: int = 0) -> np.ndarray:
     """``count`` made-up ids below 100, int64, of which three quarters of ``slots`` are distinct at most.
 
-    Some come often and most seldom, as the picks of a sampler do: hubs are everybody's neighbours.
+    Some come often and most seldom, as the picks of a sampler do: hubs are everybody's neighbours. All tables get the
+    same ids; in one too small for them one of them takes the place of all more frequent ones.
     """
     rng = np.random.default_rng(seed)
-    pool = rng.choice(100, max(2, 3 * slots // 4), replace=False)
-    likely = 1.0 / np.arange(1, len(pool) + 1)
-    return np.asarray(rng.choice(pool, count, p=likely / likely.sum()), dtype=np.int64)
+    pool = rng.choice(100, DISTINCT, replace=False)
+    likely = 1.0 / np.arange(1, DISTINCT + 1)
+    which = rng.choice(DISTINCT, count, p=likely / likely.sum())
+    return np.asarray(pool[np.maximum(which, DISTINCT - max(2, 3 * slots // 4))], dtype=np.int64)
 
 
 def faulty_ids(steps: list[FillStep]) -> list[int]:

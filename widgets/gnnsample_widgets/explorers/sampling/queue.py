@@ -29,6 +29,7 @@ LIVE = "this GPU, measured now"
 BLOCKS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 FETCHING = ("persistent", "persistent-tile")
 SLOTS = "Slots at this time"
+NONE = "–"
 
 
 def run(
@@ -181,8 +182,11 @@ class QueueExplorer(Explorer):
 
     def adapt(self) -> None:
         fixed = self.source not in (MODEL, LIVE)
+        # The figures are of the record's settings. The reader's own stay in the state, for the way back.
+        recorded_with = self._settings_of(self.source) if fixed else {}
         for name, control in self.controls.items():
             control.disabled = fixed and name not in ("source", "time_percent")
+            control.instead = recorded_with.get(name)
         if fixed:
             return
         self.controls["num_blocks"].disabled = self.source == LIVE or self.strategy not in FETCHING
@@ -191,6 +195,26 @@ class QueueExplorer(Explorer):
         if self.strategy != "persistent":
             # Algorithm 1 is the persistent kernel's; no other strategy has its rule.
             self.completion = "exact"
+
+    def _settings_of(self, source: str) -> dict[str, Any]:
+        """What a shipped trace was recorded with, by the name of the control; a dash for what its strategy has not."""
+        try:
+            trace = self.remember(("settings", source), lambda: lab.SampleTrace.load(self._files[source]))
+        except Exception:
+            return {}  # the run says what is wrong with the file
+        return {
+            "fetch_size": trace.fetch_size or NONE,
+            "num_blocks": trace.num_blocks,
+            "batch_size": trace.batch_size,
+            "hops": len(trace.fanouts),
+            "fanout": trace.fanouts[0]
+            if len(set(trace.fanouts)) == 1
+            else ", ".join(map(str, trace.fanouts)),
+            "seed": trace.seed,
+            "strategy": trace.strategy,
+            "completion": trace.completion or NONE,
+            "pick": trace.pick,
+        }
 
     def summary(self, made: dict[str, Any]) -> str:
         trace = made["trace"]
@@ -214,7 +238,7 @@ class QueueExplorer(Explorer):
             where = (
                 f"at {deepest:,.0f} µs" if timed else f"after {percent(deepest / trace.total_us)} of the run"
             )
-            kept = " besides the lost ones" if trace.lost.untimed.any() else ""
+            kept = " besides the lost ones" if trace.lost.abandoned.any() else ""
             parts.append(
                 f"The queue is deepest {where}, with {stats.peak:,} {noun(stats.peak, 'task')} waiting{kept}."
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import traitlets
@@ -9,7 +10,7 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import checks, figures, strategies
 from gnnsample_lab.gpu_model.run_error import has_times, in_words, tell_apart
-from gnnsample_lab.minibatch.growth import frontiers_of_first
+from gnnsample_lab.minibatch.growth import frontiers_of_first, frontiers_on_average
 from gnnsample_lab.readable import percent
 
 from ...graphs import batch_options, draw_seeds, sampled_on
@@ -47,11 +48,14 @@ def trace(
 
 def count_frontiers(
     host: Any, on_device: Any, device: str, sizes: list[int], setting: tuple[tuple[int, ...], str, int]
-) -> dict[int, list[int]]:
-    """Batch size -> vertices expanded by each hop, then vertices of the mini-batch: the first seeds of one sample."""
+) -> dict[int, Sequence[float]]:
+    """Batch size -> vertices expanded by each hop, then vertices of the mini-batch: the first seeds of one sample, or,
+    where these are few, the mean of several parts of it."""
     fanouts, pick, seed = setting
     sampler = lab.NeighborSampler(on_device, list(fanouts), pick=pick, seed=seed, device=device)
-    return frontiers_of_first(sampler.sample(draw_seeds(host, max(sizes), seed)), sizes)
+    batch = sampler.sample(draw_seeds(host, max(sizes), seed)).to_cpu()
+    found: dict[int, Sequence[float]] = {**frontiers_of_first(batch, sizes)}
+    return found | {size: frontiers_on_average(batch, size, AVERAGED) for size in sizes if size <= FEW}
 
 
 def draw_work(
@@ -59,20 +63,21 @@ def draw_work(
     device: str,
     batch_size: int,
     batch: Any,
-    growth: dict[Any, dict[int, list[int]]],
+    growth: dict[Any, dict[int, Sequence[float]]],
     settings: list[Any],
     sizes: list[int],
     size_before: int,
 ) -> Any:
     here = [*(int(p.frontier.size) for p in batch.picks), int(batch.node_ids.size)]
     return figures.frontier_growth(
-        {**growth[settings[0]], batch_size: here},
+        growth[settings[0]],
+        here=here,
         fanouts=settings[0][0],
         batch_size=batch_size,
         largest_batch=max(sizes),
         num_nodes=host.num_nodes,
         title=host.title,
-        label=f"counted, {sampled_on(device)}",
+        label=f"counted, {sampled_on(device)}, lines up to {FEW} seeds: means",
         before=(settings[-1][0], size_before, growth[settings[-1]]) if size_before else None,
     )
 
@@ -89,6 +94,8 @@ def draw_strategies(traces: dict[str, Any]) -> Any:
     return figures.strategy_comparison(list(traces.values()))
 
 
+FEW, AVERAGED = 32, 16
+"""Up to so many seeds, the lines of frontiers are means of so many batches."""
 SAMPLING = ("batch_size", "hops", "fanout_1", "fanout_2", "fanout_3", "pick", "seed")
 """The state that the sample depends on."""
 PICKS = ["reservoir", "floyd"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import figures
 from gnnsample_lab.pipeline.factored.slots import header_of, pack
-from gnnsample_lab.readable import percent
+from gnnsample_lab.readable import noun, percent
 from gnnsample_lab.systems.features import topology_bytes
 
 from ...graphs import seed_pool
@@ -27,6 +28,8 @@ SAMPLE_S = 0.01
 MOST_GPUS = 8
 FANOUTS = [15, 10]
 """Of the real runs."""
+RUNNING = "running: {} ..."
+"""What is printed before each of the real runs: the ranks load what they need in the first one, for many seconds."""
 TENTHS = [2, 3, 5, 7, 10, 13, 15, 20, 27, 30, 40, 50, 60, 80]
 
 
@@ -35,11 +38,24 @@ def stages(k_tenths: int, extract_percent: int, beside_tenths: int, spread_perce
     train_s = SAMPLE_S * k_tenths / 10
     extract_s = train_s * extract_percent / 100
     beside_s = extract_s * beside_tenths / 10
-    rest = {"batches": BATCHES, "spread": spread_percent / 100, "source": "set by the sliders"}
     return {
-        "apart": lab.schedule.stage_times(SAMPLE_S, extract_s, train_s, standby_extract_s=beside_s, **rest),
-        "together": lab.schedule.stage_times(SAMPLE_S, beside_s, train_s, **rest),
+        "apart": _skewed(spread_percent, SAMPLE_S, extract_s, train_s, beside_s),
+        "together": _skewed(spread_percent, SAMPLE_S, beside_s, train_s, beside_s),
     }
+
+
+def _skewed(spread_percent: int, sample_s: float, extract_s: float, train_s: float, standby_s: float) -> Any:
+    """Stage times with these means, whatever the skew: the mean of few draws is another one, and so is the epoch."""
+    means = {"sample_s": sample_s, "extract_s": extract_s, "train_s": train_s, "standby_extract_s": standby_s}
+    drawn = lab.schedule.stage_times(
+        **means, batches=BATCHES, spread=spread_percent / 100, source="set by the sliders"
+    )
+    if not spread_percent:
+        return drawn
+    columns = {name: getattr(drawn, name) for name in means}
+    return dataclasses.replace(
+        drawn, **{name: times * (means[name] / (times.mean() or 1.0)) for name, times in columns.items()}
+    )
 
 
 def surround(demand_percent: int, host_percent: int) -> Any:
@@ -254,7 +270,7 @@ def real_runs(
     Args:
         graph: to train on. Where it lacks what training needs, one line says so.
         ranks: two or more warm ``lab.distributed.Ranks``, or None where there are none.
-        executors: names that ``lab.train`` knows.
+        executors: names that ``lab.train`` knows; a line is printed before each runs.
         steps: mini-batches of an epoch, as far as there are training vertices.
 
     Returns:
@@ -263,12 +279,12 @@ def real_runs(
     if not trainable(graph) or ranks is None:
         return []
     small, options = _short(graph, ranks, steps)
-    return [
-        lab.train(
-            small, "sage", epochs=3, executor=executor, samplers=1 if executor == "factored" else None, **options
-        )
-        for executor in executors
-    ]  # fmt: skip
+    results = []
+    for executor in executors:
+        print(RUNNING.format(executor), flush=True)
+        samplers = 1 if executor == "factored" else None
+        results.append(lab.train(small, "sage", epochs=3, executor=executor, samplers=samplers, **options))
+    return results
 
 
 def _short(graph: Any, ranks: Any, steps: int) -> tuple[Any, dict[str, Any]]:
@@ -314,10 +330,11 @@ def factored_runs(graph: Any, ranks: Any, cached: float = 0.05, steps: int = 16)
         BY_PEERS: {"samplers": 1, "cache_ratio": alone, "handover": "peer"},
         IN_TURNS: {"swap": True, "cache_ratio": alone},
     }
-    return {
-        name: lab.train(small, "sage", epochs=1, executor="factored", **way, **options)
-        for name, way in ways.items()
-    }
+    results = {}
+    for name, way in ways.items():
+        print(RUNNING.format(name), flush=True)
+        results[name] = lab.train(small, "sage", epochs=1, executor="factored", **way, **options)
+    return results
 
 
 def handed_over(graph: Any, ranks: Any, steps: int = 16) -> int:
@@ -328,6 +345,16 @@ def handed_over(graph: Any, ranks: Any, steps: int = 16) -> int:
     sampler = lab.NeighborSampler(small, FANOUTS, pick=PICK, device="cpu")
     epoch = sampler.epoch(seed_pool(small), options["batch_size"])
     return sum(header_of(pack(batch, None))[1] for batch in epoch)
+
+
+def stages_of(result: Any) -> str:
+    """Mean times of the stages of a run's fastest epoch, and of what: slices where ranks share every mini-batch."""
+    times, batches = lab.schedule.run_of(result).times, result.steady.num_batches
+    pieces = f"{batches:,} {noun(batches, 'mini-batch', 'mini-batches')}"
+    if times.batches != batches:
+        pieces = f"{times.batches:,} slices of {pieces}"
+    stages = ", ".join(f"{stage} {1e3 * times.mean(stage):.3g}" for stage in ("sample", "extract", "train"))
+    return f"{pieces}, {stages} ms each"
 
 
 def beside_model(result: Any) -> list[Any]:
