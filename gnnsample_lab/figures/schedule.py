@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import thinned
 from gnnsample_lab.figures.sketch import Sketch, drawn
-from gnnsample_lab.figures.style import finish, set_cursor, write_beside
+from gnnsample_lab.figures.style import finish, set_cursor, whole_ticks, write_beside
 from gnnsample_lab.figures.training import duration, time_unit
 from gnnsample_lab.readable import noun, percent
 
@@ -164,9 +164,13 @@ def schedule_gantt(
         },
     )
     if depths:
+        deepest = max(float(np.max(depth, initial=0)) for _, depth in depths.values())
         fig.update_layout(
-            yaxis2={"domain": [0.0, below], "title": {"text": "queue (count)"}, "rangemode": "tozero"}
-        )
+            yaxis2={
+                "domain": [0.0, below], "title": {"text": "queue (count)"}, "rangemode": "tozero",
+                **whole_ticks(deepest, few=4),
+            }
+        )  # fmt: skip
     return fig if until_s is None else set_cursor(fig, until_s * scale)
 
 

@@ -123,6 +123,13 @@ def test_queues_of_all_gpus_are_added_up() -> None:
     assert not next(t for t in figure.data if t.name == "waiting").x
 
 
+def test_depths_of_queues_are_whole_numbers() -> None:
+    """A queue of two has no tick at a half."""
+    figure = figures.schedule_gantt(S.simulate(TIMES, "factored", gpus=2, samplers=1, capacity=2))
+    depth = next(t for t in figure.data if t.yaxis == "y2")
+    assert max(depth.y) <= 4 and (figure.layout.yaxis2.dtick, figure.layout.yaxis2.tickformat) == (1, ",~d")
+
+
 def test_more_rows_than_labels_fit_are_named_by_gpu() -> None:
     run = S.simulate(S.stage_times(0.1, 0.3, 0.1, batches=20), "overlapped", gpus=8)
     figure = figures.schedule_gantt(run)
