@@ -26,9 +26,9 @@ NEAR = 0.95
 """A claim counts as reached from this share of its value on: the repetition of a run differs by as much."""
 REPRODUCED, MISSED, REVERSED = "reproduced", "missed", "**reversed**"
 REACHED = ", the value reached"
+"""Behind a verdict of "missed", where :data:`FEW` cases keep a claim that names a value from being reproduced."""
 FEW = 0.1
-"""Behind a verdict of "missed": no more than so few cases, below the neutral value, keep a claim's value from being
-reproduced."""
+"""The largest share of cases, all below the neutral value, that are few."""
 FOREIGN = "†"
 """Stands after a twin that is not like its original in what the suite rests on, and after a verdict that rests on such
 twins alone: neither agreement nor its opposite then says anything of the paper's graphs."""
@@ -162,6 +162,11 @@ def times(factor: float, points: Callable[[Record], Points]) -> Callable[[Record
     return lambda record: [(factor * value, graph) for value, graph in points(record)]
 
 
+def _of_rows(points: Callable[[Record], Points], wanted: Callable[[Row], bool]) -> Callable[[Record], Points]:
+    """The values of the wanted rows."""
+    return lambda record: points({**record, "rows": list(filter(wanted, record["rows"]))})
+
+
 def in_paper(points: Callable[[Record], Points], *keys: str) -> Callable[[Record], Points]:
     """The values of the rows that the paper has, too: those whose ``keys`` (a graph without its scale) it names."""
 
@@ -201,14 +206,9 @@ def _averages(record: Record) -> Points:
 
 def _averaged(points: Callable[[Record], Points]) -> Callable[[Record], Points]:
     """The values of what figure 8 averages: all graphs but ours, 2 048 seeds and more, fanouts from 10 on."""
-
-    def some(record: Record) -> Points:
-        return points({**record, "rows": [
-            row for row in record["rows"]
-            if row["graph"] != peers.GRAPH and row["batch_size"] >= 2048 and row["fanout"] >= 10
-        ]})  # fmt: skip
-
-    return some
+    return _of_rows(
+        points, lambda row: row["graph"] != peers.GRAPH and row["batch_size"] >= 2048 and row["fanout"] >= 10
+    )
 
 
 def _but(what: str, lacks: Callable[[Record], str]) -> Callable[[Record], str]:
@@ -468,9 +468,7 @@ _IN_FIGURE7 = (*_KNIGHTKING, "MultiRW", "k-hop", "Layer", "MVS", "ClusterGCN")
 
 def _of_figure7(points: Callable[[Record], Points]) -> Callable[[Record], Points]:
     """The values of the paper's applications on twins of its graphs."""
-    return lambda record: points({**record, "rows": [
-        row for row in record["rows"] if row["app"] in _IN_FIGURE7 and row["graph"].endswith("-like")
-    ]})  # fmt: skip
+    return _of_rows(points, lambda row: row["app"] in _IN_FIGURE7 and row["graph"].endswith("-like"))
 
 
 _INDEXED = "transit-parallel as published, an index in each step, of PPR until 2^19 walks are left (figure 7)"
@@ -505,7 +503,7 @@ _FARTHEST_LOSS = "final loss of the run farthest from the mean of DGL's, of each
 _REORDERED = "memory IO that the greedy reorder takes off that of Match, the search included (figure 10)"
 _RATE = "rate of the memory-aware kernel (figure 12)"
 _SWEPT = "the best of four numbers of threads"
-"""How long DGL's kernels of the baseline take; the paper's have blocks of 128 threads."""
+"""With which DGL's kernels of the baseline are timed; the paper's have blocks of 128 threads."""
 _TEAMS = "kernels of the queue served by teams of threads"
 _TEAMS_MINI_BATCH = "a mini-batch with the queue served by teams of threads, start to end"
 _of_queue = field(f"speedup.{PUBLISHED_QUEUE}")

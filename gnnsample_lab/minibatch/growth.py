@@ -27,9 +27,7 @@ def frontiers_of_first(batch: MiniBatch, sizes: Sequence[int]) -> dict[int, list
     Raises:
         ValueError: a sample of another kind, or a size beyond it.
     """
-    if batch.spec.expand != "frontier":
-        raise ValueError(f"batch must be sampled with expand='frontier' (got {batch.spec.expand!r})")
-    batch = batch.to_cpu()
+    batch = _expanded_anew(batch)
     num_seeds = batch.level_sizes[0]
     for size in sizes:
         whole("sizes", size, 1, num_seeds)
@@ -42,6 +40,13 @@ def frontiers_of_first(batch: MiniBatch, sizes: Sequence[int]) -> dict[int, list
         np.minimum.at(first, local, reached_by)
         counts.append(_up_to(first, num_seeds, sizes))
     return {size: [int(hop[i]) for hop in counts] for i, size in enumerate(sizes)}
+
+
+def _expanded_anew(batch: MiniBatch) -> MiniBatch:
+    """The mini-batch on the CPU, if each of its hops expands all that was reached before."""
+    if batch.spec.expand != "frontier":
+        raise ValueError(f"batch must be sampled with expand='frontier' (got {batch.spec.expand!r})")
+    return batch.to_cpu()
 
 
 def _up_to(first: np.ndarray, num_seeds: int, sizes: Sequence[int]) -> np.ndarray:
@@ -66,9 +71,7 @@ def frontiers_on_average(batch: MiniBatch, size: int, batches: int) -> list[floa
     Raises:
         ValueError: a sample of another kind, or a size beyond it.
     """
-    if batch.spec.expand != "frontier":
-        raise ValueError(f"batch must be sampled with expand='frontier' (got {batch.spec.expand!r})")
-    batch = batch.to_cpu()
+    batch = _expanded_anew(batch)
     whole("size", size, 1, batch.level_sizes[0])
     number = min(whole("batches", batches, 1), batch.level_sizes[0] // size)
     hops = list(zip(batch.picks, batch.local_neighbors, strict=True))

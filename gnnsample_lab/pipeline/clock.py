@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import defaultdict
@@ -13,6 +12,7 @@ from typing import Any
 
 from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.device.streams import current_torch_stream
+from gnnsample_lab.distributed.ranks.errors import note_stage
 
 from .records import StageEvent
 
@@ -70,9 +70,7 @@ class StageClock:
         try:
             yield noted
         except BaseException as error:  # an exit and an interrupt, too
-            if not hasattr(error, "_rank_stage"):
-                with contextlib.suppress(AttributeError):  # a class with slots
-                    error._rank_stage = name  # type: ignore[attr-defined]
+            note_stage(error, name)
             raise
         self._notes.append((noted, first, self._mark()))
 

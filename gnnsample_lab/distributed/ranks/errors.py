@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 _PEERS = re.compile(
     r"gloo/|Connection (closed|reset) by peer|Broken pipe|[Tt]imed out waiting|monitoredBarrier|NCCL|ncclInternal"
 )
 _TIMED_OUT = re.compile(r"[Tt]imed out|[Tt]imeout|failed to pass monitoredBarrier")
+
+
+def note_stage(error: BaseException, stage: str) -> None:
+    """Have the error say in which stage it was raised; the innermost one stays."""
+    if not hasattr(error, "_rank_stage"):
+        with contextlib.suppress(AttributeError):  # a class with slots
+            error._rank_stage = stage  # type: ignore[attr-defined]
+
+
+def stage_of(error: BaseException, otherwise: str) -> str:
+    """The stage that :func:`note_stage` told."""
+    return str(getattr(error, "_rank_stage", otherwise))
 
 
 class RankError(RuntimeError):

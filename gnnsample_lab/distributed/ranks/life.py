@@ -27,7 +27,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from .errors import RankError, is_of_peers, text_of
+from .errors import RankError, is_of_peers, stage_of, text_of
 from .rank import flush
 from .run import CAUSE_S, MOST_PASSED_S
 
@@ -129,9 +129,7 @@ class Life:
             self._known.wait(self._heartbeat_s + CAUSE_S)
         if self._failure is not None:
             return None if self._failure["rank"] == self._index else self._error()
-        self._tell(
-            self._index, getattr(error, "_rank_stage", self.stage), _first_line(error), socket.gethostname()
-        )
+        self._tell(self._index, stage_of(error, self.stage), _first_line(error), socket.gethostname())
         return None
 
     def leave(self) -> bool:

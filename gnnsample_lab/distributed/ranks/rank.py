@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from gnnsample_lab import checks
 from gnnsample_lab.device.capturing import wait_for_device
 
+from .errors import note_stage
+
 if TYPE_CHECKING:
     from .life import Life
 
@@ -94,9 +96,7 @@ class Rank:
         try:
             yield
         except BaseException as error:
-            if not hasattr(error, "_rank_stage"):
-                with contextlib.suppress(AttributeError):  # a class with slots
-                    error._rank_stage = name  # type: ignore[attr-defined]
+            note_stage(error, name)
             raise
         finally:
             # Threads may have stages of their own: the last one that was entered and not left is what is told.

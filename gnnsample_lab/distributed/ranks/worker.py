@@ -21,7 +21,7 @@ import traceback
 from datetime import timedelta
 from typing import Any
 
-from gnnsample_lab.distributed.ranks.errors import is_late, is_of_peers, text_of
+from gnnsample_lab.distributed.ranks.errors import is_late, is_of_peers, stage_of, text_of
 from gnnsample_lab.distributed.ranks.rank import Groups, Rank, flush
 from gnnsample_lab.distributed.ranks.wire import KEY_BYTES, Wire, end_mark
 
@@ -204,7 +204,7 @@ def _described(error: BaseException, stage: str) -> dict[str, Any]:
         trace = trace.tb_next
     lines = traceback.format_exception(type(error), error, trace)
     return {
-        "stage": getattr(error, "_rank_stage", stage),
+        "stage": stage_of(error, stage),
         "text": text_of(error),
         "traceback": "".join(lines),
         "of_peers": is_of_peers(error),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from gnnsample_lab.distributed.ranks.errors import note_stage
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.pipeline import executors
 from gnnsample_lab.pipeline.clock import StageClock
@@ -402,9 +403,7 @@ class Member:
                         elif exchange.idle(ended=item is None):
                             return
             except BaseException as error:
-                if not hasattr(error, "_rank_stage"):  # it is raised within a stage of the sampler
-                    with suppress(AttributeError):
-                        error._rank_stage = "standby"  # type: ignore[attr-defined]
+                note_stage(error, "standby")  # it is raised within a stage of the sampler
                 failed.append(error)
 
         def look() -> None:
