@@ -16,8 +16,9 @@ from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.compute.fused.sampler import FusedSampler
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.device.capturing import wait_for_device
+from gnnsample_lab.distributed.features.placement import POSITION_BYTES
 from gnnsample_lab.features.caching.cache import FeatureCache
-from gnnsample_lab.features.caching.sizing import SLOT_BYTES, memory_left_by, rows_in, rows_of_ratio
+from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
 from gnnsample_lab.graph.cache import is_written
 from gnnsample_lab.pipeline.batches import to_gpu
 from gnnsample_lab.pipeline.features import (
@@ -220,7 +221,7 @@ def _sized(
         return float(sizing.ratio), 0
     row_bytes = table.shape[1] * table.itemsize
     # A cache of all ranks says of every vertex where its row lies, also where each rank has room for all rows.
-    listed = SLOT_BYTES * len(table) if system.placement == "partitioned" else 0
+    listed = POSITION_BYTES * len(table) if system.placement == "partitioned" else 0
     if sizing.capacity_bytes is not None:
         return _rows_beside(sizing.capacity_bytes, listed, len(table), row_bytes), 0
     if device == "cpu":

@@ -490,7 +490,7 @@ def test_a_launch_covers_all_rows(
         indices=OnGpu(graph.indices), indptr=OnGpu(graph.indptr), num_nodes=graph.num_nodes
     )
     table = OnGpu(np.zeros((4, width), np.float32))
-    rows = SimpleNamespace(row_of=None, cache=table, host_address=0, host_stride=0)
+    rows = SimpleNamespace(slots=None, cache=table, host_address=0, host_stride=0)
     spec = make_spec(fanouts, "floyd", False, False, "frontier", 0)
     out = OnGpu(np.zeros((300, 2 * width), np.float32))
     nodes, counts = OnGpu(np.zeros(300, np.int32)), OnGpu(np.zeros(300, np.float32))

@@ -13,6 +13,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.device import runtime
+from gnnsample_lab.features.caching.slots import table_bytes
 from gnnsample_lab.pipeline import memory
 from gnnsample_lab.pipeline.factored.roles import Split
 from gnnsample_lab.pipeline.memory import NOTHING, Held
@@ -30,7 +31,7 @@ QUICK = {
 
 def test_cache_gb_is_the_cache_alone_its_table_of_places_included(graph):
     rows, row_bytes = graph.num_nodes, graph.feat.shape[1] * graph.feat.itemsize
-    wanted = 100 * row_bytes + 4 * rows
+    wanted = 100 * row_bytes + table_bytes(rows)
     found = lab.train(graph, system="gnnlab", cache_gb=(wanted + 0.5) / 1e9, **QUICK)
     [held] = found.memory
     assert held.cache == wanted and found.cache_ratio == 100 / rows
@@ -71,7 +72,7 @@ def test_a_cache_beyond_the_budget_is_named(graph):
         + graph.indices.nbytes
         + (0 if graph.edge_weight is None else graph.edge_weight.nbytes)
     )
-    rows = 4 * graph.num_nodes + 100 * graph.feat.shape[1] * graph.feat.itemsize
+    rows = table_bytes(graph.num_nodes) + 100 * graph.feat.shape[1] * graph.feat.itemsize
     fits = {"cache_gb": rows / 1e9, "system": "gnnlab"}
     assert lab.train(graph, budget_gb=(topology + rows) / 1e9, **fits, **QUICK).memory[0].cache == rows
     with pytest.raises(MemoryError, match="less than the topology and the cache"):
@@ -223,13 +224,13 @@ def test_factored_caches_have_the_size_that_was_asked_for(graph, pair, options):
     if options["samplers"] == 2:
         for size in (
             {"cache_ratio": 0.5},
-            {"cache_gb": (0.5 * graph.feat.nbytes + 4 * graph.num_nodes + 1) / 1e9},
+            {"cache_gb": (0.5 * graph.feat.nbytes + table_bytes(graph.num_nodes) + 1) / 1e9},
         ):
             held = lab.train(graph, **size, **given).memory
             assert [one.cached for one in held] == pytest.approx([0.5, 0.5], abs=0.01)
     assert [one.cached for one in lab.train(graph, budget_gb=1.0, **given).memory] == [1, 1]
     topology = topology_bytes(graph)
-    some = topology + graph.feat.nbytes // 2 + 4 * graph.num_nodes
+    some = topology + graph.feat.nbytes // 2 + table_bytes(graph.num_nodes)
     held = lab.train(graph, budget_gb=some / 1e9, **given).memory
     assert held[0].cached == pytest.approx(0.5, abs=0.02), "what the topology leaves of the budget"
 

@@ -15,6 +15,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
+from gnnsample_lab.features.caching.slots import table_bytes
 from gnnsample_lab.pipeline import trainer as trainers
 from gnnsample_lab.pipeline.features import CachedSource, FusedSource
 from gnnsample_lab.pipeline.plan import NoBatch
@@ -732,7 +733,7 @@ def test_trainers_without_topology_cache_more(graph, pair, policy):
 def test_cache_gb_on_ranks_is_each_rank_s(graph, pair, executor):
     """As many rows as fit beside the table of places; of the factored design on the trainer, which has no topology."""
     row_bytes = graph.feat.shape[1] * graph.feat.itemsize
-    wanted = 4 * graph.num_nodes + 50 * row_bytes
+    wanted = table_bytes(graph.num_nodes) + 50 * row_bytes
     more = {"executor": executor, **({"samplers": 1, "switching": False} if executor == "factored" else {})}
     found = lab.train(graph, system="gnnlab", ranks=pair, cache_gb=wanted / 1e9, **more, **QUICK)
     trains = [m for m in found.memory if m.role != "sampler"]

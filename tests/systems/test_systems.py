@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.features.caching.slots import table_bytes
 from gnnsample_lab.features.caching.stats import TRANSFERS
 from gnnsample_lab.features.ranking.hotness import POLICIES
 from gnnsample_lab.pipeline.executors import EXECUTORS
@@ -223,7 +224,7 @@ def test_sizes_of_the_cache(graph):
     assert whole.epochs[0].bytes_moved == 0 and whole.epochs[0].hit_rate == 1
     # Nothing is missing, so there is nothing to match and no reason to leave the order.
     assert whole.batch_ids == sorted(whole.batch_ids) and not whole.settings["match"]
-    some = lab.train(graph, capacity_bytes=40 * 100 + 4 * graph.num_nodes, evaluate=False, **QUICK)
+    some = lab.train(graph, capacity_bytes=40 * 100 + table_bytes(graph.num_nodes), evaluate=False, **QUICK)
     assert some.cache_ratio == pytest.approx(100 / graph.num_nodes)
     unused = lab.train(graph, system="dgl", cache_ratio=0.5, evaluate=False, **QUICK)
     assert unused.cache_ratio == 0 and any("no cache" in note for note in unused.notes)

@@ -10,12 +10,13 @@
 // the sum over a block does.
 // Bound by bytes: a row of features for each pick, of which duplicates may come from the L2, and two rows written.
 //
-// CACHED: row_of[v] is the row of v in the table; where it is negative, row v of `host`, pinned memory, is read.
+// CACHED: slots say which row of the table is v's; where it has none, row v of `host`, pinned memory, is read.
 // ALONG: a part of the launch that samples the hops before (minibatch/gpu/rows.py). Vertices, their number and where to
 // write are read from device memory; the results lie behind the mini-batch's other arrays, own rows beside sums, float
 // [rows, 2 features], then the counts. blockIdx.y selects the mini-batch.
 // @variants ID_T=int,long RULE=0,1,2,3,4 KMAX=8,16,32 VEC=1,2,4 LANES=8,32 CHUNKS=1,2 CACHED=0,1 ALONG=0,1
 #include "compute/aggregation/vectors.cuh"
+#include "features/caching/slots.cuh"
 #include "minibatch/gpu/place.cuh"
 #include "sampling/neighbors/hops/draw.cuh"
 
@@ -54,7 +55,7 @@ typedef ID_T Source;
 struct First {
     const ID_T* nodes;
     const SCALAR* table;
-    const int* row_of;
+    const uint2* slots;
     const SCALAR* host;
     SCALAR* own;
     SCALAR* sums;
@@ -69,7 +70,7 @@ struct First {
 
 __device__ __forceinline__ Source place_of(const First& f, u64 v) {
 #if CACHED
-    const int row = f.row_of ? __ldg(f.row_of + v) : -1;
+    const int row = f.slots ? slot_of(f.slots, v) : -1;
     return row >= 0 ? (i64)row : (i64)(IN_HOST | v);
 #else
     return (Source)v;

@@ -25,7 +25,7 @@ from gnnsample_lab.sampling.weights import IntegerWeights
 
 _pointer = np.uint64
 FIRST = np.dtype(
-    [("nodes", _pointer), ("table", _pointer), ("row_of", _pointer), ("host", _pointer), ("own", _pointer),
+    [("nodes", _pointer), ("table", _pointer), ("slots", _pointer), ("host", _pointer), ("own", _pointer),
      ("sums", _pointer), ("counts", _pointer), ("counted", _pointer), ("rows", "u8"), ("host_stride", "u8"),
      ("out_stride", "u8"), ("features", "u4"), ("batch_id", "u4"), ("mean", "u4"), ("per_warp", "u4"),
      ("most", "u4"), ("warps_wanted", "u4"), ("ends", "u8", MAX_HOPS), ("fanouts", "i4", MAX_HOPS + 1)], align=True,
@@ -134,7 +134,7 @@ class FirstSum:
         chosen: dict[str, int | str] = {
             "ID_T": "long" if self.wide_ids else "int", "RULE": self.spec.rule, "VEC": vec,
             "LANES": min(32, power_of_two(vectors)), "CHUNKS": 1 if vectors <= 32 else 2,
-            "CACHED": int(self.rows.row_of is not None or self.rows.cache is None),
+            "CACHED": int(self.rows.slots is not None or self.rows.cache is None),
             "THREADS": 128 if self.most <= 1024 else 64,
         }  # fmt: skip
         if self.narrow:
@@ -165,7 +165,7 @@ class FirstSum:
         while per_warp > 1 and n < per_warp * shape.warps_wanted:
             per_warp //= 2
         first = _PACK(
-            address(nodes), address(rows.cache), address(rows.row_of), rows.host_address, own, sums, address(counts),
+            address(nodes), address(rows.cache), address(rows.slots), rows.host_address, own, sums, address(counts),
             counted, n, rows.host_stride // 4, stride, self.features, batch_id, mean, per_warp, self.most, 0, *ends,
             *_ZEROS[hops:], *self.spec.fanouts, *_ZEROS[hops:], 0,
         )  # fmt: skip
@@ -220,7 +220,7 @@ class SumsAlong(RowTable):
     def of_table(first: FirstSum, mean: bool, id_type: str) -> SumsAlong | None:
         """None where rows come from elsewhere, too, or there are none."""
         rows = first.rows
-        if rows.cache is None or rows.row_of is not None or first.features == 0:
+        if rows.cache is None or rows.slots is not None or first.features == 0:
             return None
         return SumsAlong(first, mean, id_type)
 

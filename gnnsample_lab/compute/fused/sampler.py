@@ -282,7 +282,7 @@ class FusedSampler(BatchSampler):
             if stream.ptr != before.ptr:
                 stream.wait_event(before.record())
             sample.ready.order()
-            streams.order(self._sum.rows.cache, self._sum.rows.row_of)
+            streams.order(self._sum.rows.cache, self._sum.rows.slots)
             if table is None:
                 table = torch.empty(n, 2 * half, dtype=torch.float32, device="cuda")
                 lengths = torch.empty(n, dtype=torch.float32, device="cuda")

@@ -11,6 +11,8 @@ import numpy as np
 
 from gnnsample_lab.features.caching.sizing import hottest_first
 
+POSITION_BYTES = 4
+"""Of a vertex in the position list."""
 KINDS = {
     "partitioned": "each rank caches the hottest rows of the vertices that it owns: one cache of all ranks (DSP)",
     "replicated": "each rank caches the same hottest rows: no row comes from a peer (GNNLab on several GPUs)",

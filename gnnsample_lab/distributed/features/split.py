@@ -17,9 +17,8 @@ from gnnsample_lab.distributed.sampling.traffic import (
     REQUEST_BYTES,
     SECTOR_BYTES,
 )
-from gnnsample_lab.features.caching.sizing import SLOT_BYTES
 
-from .placement import KINDS, place_rows
+from .placement import KINDS, POSITION_BYTES, place_rows
 
 SHARES = tuple(i / 8 for i in range(9))
 
@@ -126,7 +125,7 @@ def split_memory(
         topology = np.array(
             [elsewhere[~is_spilled].sum() * SECTOR_BYTES, elsewhere[is_spilled].sum() * REQUEST_BYTES]
         )
-        rows = min(n, max(0, feature_bytes - SLOT_BYTES * n) // row_bytes)
+        rows = min(n, max(0, feature_bytes - POSITION_BYTES * n) // row_bytes)
         placed = place_rows(kind, loads if hotness is None else hotness, rows, partition)
         cold = loads[placed.cold].sum()
         away = (loads.sum() - cold) * (parts - 1) / parts if kind == "partitioned" else 0.0

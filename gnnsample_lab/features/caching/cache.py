@@ -17,7 +17,7 @@ from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.device.locks import Lock, check_process
 
-from . import gather, host, sizing
+from . import gather, host, sizing, slots
 from .marks import Marks, Previous
 from .stats import TRANSFERS, Counted, ExtractStats
 
@@ -35,8 +35,7 @@ class FeatureCache:
         hotness: :class:`~.hotness.Hotness`, or one score per vertex (higher is hotter, ties to the lower id); None
             will do where no or every row is cached.
         ratio: share of the rows to cache, ``round(ratio * N)`` of them.
-        capacity_bytes: device memory to fill, the look-up table (4 bytes a vertex) included. GNNLab finds cached rows
-            by a hash table of cached vertices alone (section 6.1): smaller where few rows are cached, with more reads.
+        capacity_bytes: device memory to fill, the look-up table (a quarter of a byte a vertex) included.
         leave_free: ``"trial"``: run ``trial()``, one training step, and fill the memory that is free at the step's
         peak.
         device: "auto", "cpu" or "cuda". On the CPU the cache is a copy of its rows in host memory, so that hits,
@@ -50,7 +49,8 @@ class FeatureCache:
         knobs: launch shapes (:class:`~.gather.ExtractKnobs`).
 
     Attributes:
-        num_cached: rows in the cache. ratio: their share. cached_ids: their vertices, ``int64`` in NumPy, by slot.
+        num_cached: rows in the cache. ratio: their share. cached_ids: their vertices, ``int64`` in NumPy, ascending:
+            row i of the cache is that of ``cached_ids[i]``.
         nbytes: device memory of the cache, its look-up table and the tails of rows (:class:`~.gather.ExtractKnobs`).
         num_features, num_nodes, dtype: of the table. transfer: as resolved. device: "cpu" or "cuda".
 
@@ -117,7 +117,7 @@ class FeatureCache:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory in use: rows, look-up table, tails of rows (for a table on the GPU: that table)."""
-        return sum(int(a.nbytes) for a in (self._cache, self._row_of, self._tails) if a is not None)
+        return sum(int(a.nbytes) for a in (self._cache, self._slots, self._tails) if a is not None)
 
     def _tails_of(self, transfer: str, capacity_bytes: int | None = None) -> int:
         """Bytes at the end of each row that device memory is to keep for all vertices, if that much of it is given."""
@@ -126,7 +126,8 @@ class FeatureCache:
         if not longest or not pinned or (transfer == "auto" and is_memory_mapped(self.table)):
             return 0
         found = host.tail_of(self.table, self.knobs.pinning, longest)
-        if capacity_bytes is not None and (sizing.SLOT_BYTES + found) * self.num_nodes > capacity_bytes:
+        beside = slots.table_bytes(self.num_nodes) + found * self.num_nodes
+        if capacity_bytes is not None and beside > capacity_bytes:
             return 0
         return found
 
@@ -137,12 +138,12 @@ class FeatureCache:
             return np.arange(self.num_cached)
         if hotness is None:
             raise ValueError(f"hotness must say which {self.num_cached} rows to cache (got None)")
-        return np.ascontiguousarray(sizing.hottest_first(hotness, self.num_nodes)[: self.num_cached])
+        return np.sort(sizing.hottest_first(hotness, self.num_nodes)[: self.num_cached])
 
     def _fill(self) -> None:
         """The cache's rows, and the slot of every vertex unless all or none are cached."""
         self._cache: Any = None
-        self._row_of: Any = None
+        self._slots: Any = None
         self._tails: Any = None
         self._missing_id = 0  # id of a vertex that is not cached, if there is one
         if self.on_device:
@@ -163,10 +164,8 @@ class FeatureCache:
             if xp is not np:
                 rows.set(target)
         if not self.all_cached:
-            row_of = np.full(self.num_nodes, -1, np.int32)
-            row_of[self.cached_ids] = np.arange(self.num_cached, dtype=np.int32)
-            self._row_of = xp.asarray(row_of)
-            self._missing_id = int(np.argmin(row_of))
+            self._slots = xp.asarray(slots.slot_table(self.cached_ids, self.num_nodes))
+            self._missing_id = slots.first_missing(self.cached_ids)
 
     def _resolve_transfer(self, transfer: str) -> str:
         on_disk = not self.on_device and is_memory_mapped(self.table)
@@ -177,7 +176,7 @@ class FeatureCache:
         self._gpu = gather.GpuExtractor(self.row_bytes, self.knobs)
         self._pinned: host.PinnedTable | None = None
         self._stager: gather.Stager | None = None
-        self._rows = gather.GpuRows(self._row_of, self._cache, num_nodes=self.num_nodes)
+        self._rows = gather.GpuRows(self._slots, self._cache, num_nodes=self.num_nodes)
         if self.on_device:
             return "device"
         if transfer == "auto" and on_disk:
@@ -392,14 +391,14 @@ class FeatureCache:
         if self.device == "cpu":
             locations = np.empty(n, np.int32)
             last = Previous(_NO_ROWS, 0, 0, None) if previous is None else previous
-            row_of = _NO_SLOTS if self._row_of is None else self._row_of
+            table = slots.NONE if self._slots is None else self._slots
             cached = self.all_cached and self.num_cached > 0
-            counts = host.locate_rows(ids, row_of, cached, last.where, last.base, last.rows, locations)
+            counts = host.locate_rows(ids, table, cached, last.where, last.base, last.rows, locations)
             misses = np.flatnonzero(locations == -1).astype(np.int32)
             return Marks(n, locations, misses, ids[misses], np.array(counts, np.uint64), ids=ids)
         import cupy
 
-        streams.order(self._row_of)
+        streams.order(self._slots)
         ready, wide = streams.Ready(), n * ids.dtype.itemsize
         memory = streams.lease(cupy.cuda.alloc(max(1, wide + 8 * n)), ready)
         missing = cupy.ndarray((n,), ids.dtype, memory)
@@ -407,12 +406,12 @@ class FeatureCache:
         counts = streams.empty(2, np.uint64, ready)  # apart: statistics keep it to the end of an epoch
         counts.data.memset_async(0, 16)
         if n:
-            row_of = 0 if self._row_of is None else self._row_of.data.ptr
+            table = 0 if self._slots is None else self._slots.data.ptr
             where, base, rows = (
                 (0, 0, 0) if previous is None else (previous.where.data.ptr, previous.base, previous.rows)
             )
             args = (
-                ids, np.uint64(n), np.uint64(row_of), np.int32(self.all_cached), np.uint64(where), np.uint32(base),
+                ids, np.uint64(n), np.uint64(table), np.int32(self.all_cached), np.uint64(where), np.uint32(base),
                 np.uint32(rows), locations, misses, missing, counts,
             )  # fmt: skip
             gather.match_kernel("mark", ids)(gather.blocks_for(n), (256,), args)
@@ -464,7 +463,7 @@ class FeatureCache:
         n = int(ids.size)
         if n == 0:
             return out, self._stats(0, Counted(0))
-        streams.order(self._cache, self._row_of, self._tails)
+        streams.order(self._cache, self._slots, self._tails)
         if marks is not None:
             marks.ready.order()
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -501,4 +500,3 @@ class FeatureCache:
 
 
 _NO_ROWS = np.empty(0, np.uint32)
-_NO_SLOTS = np.empty(0, np.int32)

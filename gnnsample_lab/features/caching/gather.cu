@@ -96,7 +96,8 @@ struct Request {
     const ID_T* ids;
     u64 n;
     const u32 *order, *split;
-    const int *locations, *row_of;
+    const int* locations;
+    const uint2* slots;
     const char *cache, *previous, *host;
     u64 host_stride;
     char* out;
@@ -106,7 +107,7 @@ struct Request {
 };
 
 extern "C" __global__ void __launch_bounds__(1024) extract(const __grid_constant__ Request q) {
-    const Sources s = {q.locations, q.row_of, q.cache, q.previous, q.host, q.host_stride
+    const Sources s = {q.locations, q.slots, q.cache, q.previous, q.host, q.host_stride
 #if TAILS
                        ,
                        q.tails, q.tail_bytes

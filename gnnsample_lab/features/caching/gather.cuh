@@ -1,5 +1,7 @@
 // Where a vertex's feature row lies; shared by the extraction kernels.
 #pragma once
+#include "slots.cuh"
+
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
@@ -18,11 +20,11 @@ typedef long long i64;
 #define TAILS 0
 #endif
 
-// Where the rows lie. A null `cache` means that nothing is cached; with a cache and neither `locations` nor `row_of`,
+// Where the rows lie. A null `cache` means that nothing is cached; with a cache and neither `locations` nor `slots`,
 // row v of the cache is vertex v. A null `host` leaves missing rows alone: someone else brings them.
 struct Sources {
     const int* locations;  // int32[n] or null
-    const int* row_of;     // int32[N] or null
+    const uint2* slots;    // of all vertices (slots.cuh), or null
     const char* cache;
     const char* previous;
     const char* host;
@@ -48,8 +50,8 @@ __device__ __forceinline__ const char* source_of(const Sources& s, const ID_T* i
     // show: look up in the cache
     if (s.locations)
         at = s.locations[i];
-    else if (s.row_of)
-        at = s.row_of[ids[i]];
+    else if (s.slots)
+        at = slot_of(s.slots, (u64)ids[i]);
     else
         at = s.cache ? (i64)ids[i] : -1;
     if (at >= 0) return s.cache + (u64)at * row_bytes;

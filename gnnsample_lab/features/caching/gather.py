@@ -142,7 +142,7 @@ class GpuRows:
     ``tails``: ``uint8[N, tail_bytes]`` on the GPU, the last bytes of all rows, which the host's rows lack; or None.
     """
 
-    row_of: Any = None
+    slots: Any = None
     cache: Any = None
     previous: Any = None
     host_address: int = 0
@@ -228,7 +228,7 @@ class GpuExtractor:
         """
         cache, previous, marked, slots, counter = (
             a.data.ptr if a is not None else 0
-            for a in (rows.cache, rows.previous, locations, rows.row_of, counts)
+            for a in (rows.cache, rows.previous, locations, rows.slots, counts)
         )
         to, tails = out.data.ptr, rows.tails
         tail, tail_bytes = (0, 0) if tails is None else (tails.data.ptr, int(tails.shape[1]))
@@ -304,7 +304,7 @@ class GpuExtractor:
         _order_kernel("place_rows", "int", 1)(grid, block, (*args, order))
         return Order(work)
 
-    def _order(self, ids: Any, locations: Any, row_of: Any, num_nodes: int) -> Order:
+    def _order(self, ids: Any, locations: Any, slots: Any, num_nodes: int) -> Order:
         """Rows in host memory by page range, then the others (``order.cu``); asynchronous."""
         import cupy
 
@@ -313,7 +313,7 @@ class GpuExtractor:
         bins, order = work[: _PAGES + 1], work[_PAGES + 1 :]
         bins.data.memset_async(0, bins.nbytes)
         shift = np.uint32(max(0, (max(1, num_nodes) - 1).bit_length() - _PAGES.bit_length() + 1))
-        args, grid, block = (ids, np.uint64(n), locations, row_of, shift, bins), (-(-n // _ROW_TILE),), (512,)
+        args, grid, block = (ids, np.uint64(n), locations, slots, shift, bins), (-(-n // _ROW_TILE),), (512,)
         _order_kernel("count_pages", kind)(grid, block, args)
         _order_kernel("scan_pages", kind)((1,), block, (bins,))
         _order_kernel("place_rows", kind)(grid, block, (*args, order))

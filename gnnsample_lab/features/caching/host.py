@@ -17,6 +17,7 @@ from gnnsample_lab.device.arrays import dense, is_memory_mapped
 from gnnsample_lab.device.jit import njit, prange
 
 from .sizing import free_host_bytes
+from .slots import slot_of
 
 LINE_BYTES = 128
 """Largest read that a GPU requests over PCIe at once: one cache line."""
@@ -63,7 +64,7 @@ def gather_rows(table, ids, out):
 
 
 @njit(cache=True)
-def locate_rows(ids, row_of, all_cached, where, base, rows, locations):
+def locate_rows(ids, slots, all_cached, where, base, rows, locations):
     """Location of every id as in ``gather.cuh``; returns (misses, reused rows). Empty tables stand for none."""
     misses = reused = 0
     for i in range(ids.size):
@@ -73,9 +74,10 @@ def locate_rows(ids, row_of, all_cached, where, base, rows, locations):
             reused += 1
         elif all_cached:
             locations[i] = v
-        elif row_of.size:
-            locations[i] = row_of[v]
-            misses += row_of[v] < 0
+        elif slots.size:
+            at = slot_of(slots, v)
+            locations[i] = at
+            misses += at < 0
         else:
             locations[i] = -1
             misses += 1

@@ -15,29 +15,29 @@
 #define THREADS 512
 #define ROW_TILE 4096  // rows of a block
 
-__device__ __forceinline__ u32 bin_of(const ID_T* ids, const int* locations, const int* row_of, u64 i, u32 shift) {
+__device__ __forceinline__ u32 bin_of(const ID_T* ids, const int* locations, const uint2* slots, u64 i, u32 shift) {
 #if PEERS
     const i64 place = locations[i];
     return place < 0 ? (u32)((u64)(-1 - place) >> shift) : PAGES;
 #endif
-    const int at = locations ? locations[i] : row_of ? row_of[ids[i]] : -1;
+    const int at = locations ? locations[i] : slots ? slot_of(slots, (u64)ids[i]) : -1;
     return at == -1 ? (u32)((u64)ids[i] >> shift) : PAGES;
 }
 
-__device__ __forceinline__ void count_tile(const ID_T* ids, u64 n, const int* locations, const int* row_of, u32 shift,
+__device__ __forceinline__ void count_tile(const ID_T* ids, u64 n, const int* locations, const uint2* slots, u32 shift,
                                            u32* counts) {
     for (u32 b = threadIdx.x; b <= PAGES; b += THREADS) counts[b] = 0;
     __syncthreads();
     const u64 end = min(n, (u64)(blockIdx.x + 1) * ROW_TILE);
     for (u64 i = (u64)blockIdx.x * ROW_TILE + threadIdx.x; i < end; i += THREADS)
-        atomicAdd(counts + bin_of(ids, locations, row_of, i, shift), 1u);
+        atomicAdd(counts + bin_of(ids, locations, slots, i, shift), 1u);
     __syncthreads();
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) count_pages(const ID_T* ids, u64 n, const int* locations,
-                                                                  const int* row_of, u32 shift, u32* bins) {
+                                                                  const uint2* slots, u32 shift, u32* bins) {
     __shared__ u32 counts[PAGES + 1];
-    count_tile(ids, n, locations, row_of, shift, counts);
+    count_tile(ids, n, locations, slots, shift, counts);
     for (u32 b = threadIdx.x; b <= PAGES; b += THREADS)
         if (counts[b]) atomicAdd(bins + b, counts[b]);
 }
@@ -65,13 +65,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) scan_pages(u32* bins) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) place_rows(const ID_T* ids, u64 n, const int* locations,
-                                                                 const int* row_of, u32 shift, u32* bins, u32* order) {
+                                                                 const uint2* slots, u32 shift, u32* bins, u32* order) {
     __shared__ u32 next[PAGES + 1];
-    count_tile(ids, n, locations, row_of, shift, next);
+    count_tile(ids, n, locations, slots, shift, next);
     for (u32 b = threadIdx.x; b <= PAGES; b += THREADS)
         if (next[b]) next[b] = atomicAdd(bins + b, next[b]);
     __syncthreads();
     const u64 end = min(n, (u64)(blockIdx.x + 1) * ROW_TILE);
     for (u64 i = (u64)blockIdx.x * ROW_TILE + threadIdx.x; i < end; i += THREADS)
-        order[atomicAdd(next + bin_of(ids, locations, row_of, i, shift), 1u)] = (u32)i;
+        order[atomicAdd(next + bin_of(ids, locations, slots, i, shift), 1u)] = (u32)i;
 }

@@ -15,8 +15,8 @@ from gnnsample_lab.checks import choice, function, host_array, num_bytes, share,
 from gnnsample_lab.device import pools
 from gnnsample_lab.device.capturing import wait_for_device
 
-SLOT_BYTES = 4
-"""Bytes of the look-up table per vertex of the graph."""
+from .slots import table_bytes
+
 _RESERVE = 0.05
 _RESERVE_BYTES = 256 << 20
 
@@ -58,7 +58,8 @@ def rows_in(capacity_bytes: int, num_nodes: int, row_bytes: int, tail_bytes: int
     """
     if capacity_bytes >= num_nodes * row_bytes:
         return num_nodes
-    return max(0, capacity_bytes - (SLOT_BYTES + tail_bytes) * num_nodes) // row_bytes
+    beside = table_bytes(num_nodes) + tail_bytes * num_nodes
+    return max(0, capacity_bytes - beside) // row_bytes
 
 
 def memory_left_by(trial: Callable[[], Any], device: str) -> int:

@@ -1,9 +1,11 @@
 // Which rows of a batch are where: in the previous batch, in the cache, or in host memory only (Match of FastGL, and
 // GNNLab's marking in the sampling stage). And how much batches overlap: one bit per vertex and batch, then popcounts.
 //
-// ids: ID_T[n]. What bounds it: one random 4-byte read per vertex and table; for the overlaps, popcounts from shared
+// ids: ID_T[n]. What bounds it: one random read per vertex and table, of 4 or 8 bytes; for the overlaps, popcounts from shared
 // memory (two batches' words are read once per 16 x 16 pairs).
 // @variants ID_T=int,long
+#include "features/caching/slots.cuh"
+
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
@@ -11,7 +13,7 @@ typedef long long i64;
 // locations[i]: cache slot (>= 0), -1 host, -2 - p for row p of the previous batch. where[v] holds base + row of the
 // batch that last had v; rows of the previous batch lie in [base, base + rows). counts: misses, reused rows.
 // misses / missing: positions in the batch, and ids, of the rows in host memory; their order is free.
-extern "C" __global__ void __launch_bounds__(256) mark(const ID_T* ids, u64 n, const int* row_of, int all_cached,
+extern "C" __global__ void __launch_bounds__(256) mark(const ID_T* ids, u64 n, const uint2* slots, int all_cached,
                                                        const u32* where, u32 base, u32 rows, int* locations, int* misses,
                                                        ID_T* missing, u64* counts) {
     __shared__ u32 warp_misses[8], warp_reused[8];
@@ -26,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(256) mark(const ID_T* ids, u64 n, c
         v = ids[i];
         const u32 row = where ? where[v] - base : 0;
         reused = where && row < rows;
-        at = reused ? -2 - (int)row : all_cached ? (int)v : row_of ? row_of[v] : -1;
+        at = reused ? -2 - (int)row : all_cached ? (int)v : slots ? slot_of(slots, (u64)v) : -1;
         locations[i] = at;
     }
     // end: match with the last batch
