@@ -41,7 +41,7 @@ class AnySession(Session):
 @pytest.fixture
 def session(monkeypatch) -> AnySession:
     monkeypatch.setattr(runs, "_BUDGET_S", 0.0)
-    monkeypatch.setattr(runs, "_CPU_LEAST_S", 0.0)
+    monkeypatch.setattr(runs, "CPU_LEAST_S", 0.0)
     monkeypatch.setattr(settings, "QUICK_CASES", ("DeepWalk", "k-hop", "FastGCN", "ClusterGCN"))
     short = {"DeepWalk": lambda: lab.apps.DeepWalk(6), "PPR": lambda: lab.apps.PPR(0.5)}
     cases = {name: case._replace(make=short.get(name, case.make)) for name, case in settings.CASES.items()}

@@ -36,7 +36,7 @@ _PASSES, _LEAST = 15, 5
 """Timed repetitions: the most, and how many there are however long they take."""
 _CHECKED = 256
 """Samples that are compared with the CPU walker's."""
-_CPU_LEAST_S, _CPU_PASSES = 0.4, 5
+CPU_LEAST_S, _CPU_PASSES = 0.2, 5
 """Seconds of a pass of the CPU walker at least, and how many are taken."""
 L2 = f"{common.AS_LEFT}: never flushed, a call finds what the one before, of the same roots, left"
 SECONDS = "seconds are medians; ms: GPU time of one call, scheduling index included, graph and roots on the GPU before"
@@ -249,10 +249,10 @@ class Study:
                 while True:
                     work = self.walker(self.roots[np.sort(order[:count])])
                     found, seconds = _timed(work)
-                    if seconds >= _CPU_LEAST_S or count == len(order):
+                    if seconds >= CPU_LEAST_S or count == len(order):
                         break
                     count = min(
-                        len(order), max(2 * count, int(1.5 * count * _CPU_LEAST_S / max(seconds, 1e-4)))
+                        len(order), max(2 * count, int(1.5 * count * CPU_LEAST_S / max(seconds, 1e-4)))
                     )
                 once = functools.partial(_timed, work)
                 passes = [quick_pass(once) if threads == 1 else once() for _ in range(_CPU_PASSES)]
