@@ -17,6 +17,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.features.caching.sizing import hottest_first, rows_in
+from gnnsample_lab.features.caching.slots import table_bytes
 from gnnsample_lab.features.ranking.hotness import hotness
 from gnnsample_lab.pipeline.exchange import RoundExchange
 from gnnsample_lab.pipeline.factored.service import Client, QueueService
@@ -468,7 +469,7 @@ def test_slots_of_a_sampler_are_bounded():
 
 def test_all_sample_then_all_train_and_memory_is_swapped(graph, three_ranks):
     topology = graph.indptr.nbytes + graph.indices.nbytes + graph.edge_weight.nbytes
-    budget = {"budget_gb": (topology + 4 * 600 + 40) / 1e9}
+    budget = {"budget_gb": (topology + table_bytes(600) + 40) / 1e9}
     given = {**QUICK, **budget, "epochs": 2, "executor": "factored", "ranks": three_ranks}
     found = lab.train(graph, swap=True, **given)
     assert sorted(found.batch_ids[:10]) == list(range(10)) and found.settings["swap"]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.features.caching.slots import table_bytes
 from gnnsample_lab.figures.schedule import schedule_gantt
 from gnnsample_lab.pipeline import executors
 from gnnsample_lab.pipeline.executors import Sampled, Stages
@@ -176,13 +177,13 @@ def test_a_plan_leaves_out_and_goes_along(graph):
 
 def test_a_budget_sizes_the_cache_or_names_what_does_not_fit(graph):
     topology = graph.indptr.nbytes + graph.indices.nbytes + graph.edge_weight.nbytes
-    found = lab.train(graph, budget_gb=(topology + 4 * 600 + 100 * 40) / 1e9, **QUICK)
+    found = lab.train(graph, budget_gb=(topology + table_bytes(600) + 100 * 40) / 1e9, **QUICK)
     assert found.cache_ratio == pytest.approx(100 / 600, abs=0.002)
     assert any("budget_gb sizes the cache" in note for note in found.notes)
     with pytest.raises(MemoryError, match="less than the topology: "):
         lab.train(graph, budget_gb=(topology - 1) / 1e9, **QUICK)
     with pytest.raises(MemoryError, match="less than the topology and the cache"):
-        lab.train(graph, budget_gb=(topology + 4 * 600) / 1e9, cache_ratio=0.5, **QUICK)
+        lab.train(graph, budget_gb=(topology + table_bytes(600)) / 1e9, cache_ratio=0.5, **QUICK)
 
 
 def test_a_run_is_drawn_and_compared_with_the_model(graph):

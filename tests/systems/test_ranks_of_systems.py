@@ -714,7 +714,7 @@ def test_memory_that_other_ranks_read_is_counted_before_it_is_given_back(graph, 
 @pytest.mark.parametrize("policy", ["degree", "presample"])
 def test_trainers_without_topology_cache_more(graph, pair, policy):
     topology = graph.indptr.nbytes + graph.indices.nbytes + graph.edge_weight.nbytes
-    budget = topology + 4 * 600 + 100 * 40
+    budget = topology + table_bytes(600) + 100 * 40
     options = {**QUICK, "budget_gb": budget / 1e9, "policy": policy, "ranks": pair, "system": "gnnlab"}
     sharing = lab.train(graph, executor="serial", **options)
     overlapped = lab.train(graph, executor="overlapped", **options)
