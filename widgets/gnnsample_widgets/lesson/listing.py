@@ -134,14 +134,22 @@ MECHANISMS: dict[str, Idea] = {
     ),
     "look up in the cache": Idea(
         """
-        place of vertex v = as it was marked, or told by its bit in the cache's table:
-            set: its row is the number of cached vertices below v, kept for each 32
-            not set: it is not there
+        place of vertex v = as it was marked, or by its bit
         in the cache: its row there
         in the mini-batch before: the row that lies there (Match)
         nowhere: a miss; its row in the host's memory, if this kernel may read it
         """,
-        "GNNLab, section 6.1 (a hash table of cached vertices in place of the bits); FastGL, section 4.1 (Match)",
+        "GNNLab, section 6.1 (cache table); FastGL, section 4.1 (Match)",
+    ),
+    "find a row by its bit": Idea(
+        """
+        read the word of 32 vertices that holds v, and its count
+        the bit of v is set: v is cached, and its row is
+            the count: cached vertices before this word
+            and the bits below v's in the word
+        else: v is not cached
+        """,
+        "ours; GNNLab, section 6.1, has a hash table of the cached vertices",
     ),
     "extract rows": Idea(
         """
