@@ -299,19 +299,11 @@ def ablation(fig1: Record, fig3: Record, fig15: Record, fig11: Record) -> Phrase
     given=["(paper two GPUs)", "caches of table 1's sizes", "as in figure 12", "Figure 9 on the same graphs"],
 )  # fmt: skip
 def epochs(fig9: Record, fig11: Record, fig14: Record) -> Phrases:
-    def of_mag(of: Record) -> float:
-        return values(of, "step_ms", graph=MAG, system="fastgl", model="gcn")[0]
-
     return [
         ran(fig9, fig11, fig14),
         *compute(fig11),
         *over_systems(fig9),
         *scaling(fig14),
-        Said(
-            f"the same step of FastGL on {labels([MAG])} took {of_mag(fig9):.0f} ms in figure 9's run and "
-            f"{of_mag(fig11):.0f} in figure 11's",
-            of_mag(fig9) > 1.2 * of_mag(fig11),
-        ),
     ]
 
 

@@ -1,8 +1,8 @@
 // Which rows of a batch are where: in the previous batch, in the cache, or in host memory only (Match of FastGL, and
 // GNNLab's marking in the sampling stage). And how much batches overlap: one bit per vertex and batch, then popcounts.
 //
-// ids: ID_T[n]. What bounds it: one random read per vertex and table, of 4 or 8 bytes; for the overlaps, popcounts from shared
-// memory (two batches' words are read once per 16 x 16 pairs).
+// ids: ID_T[n]. What bounds it: one random read per vertex and table, of 4 or 8 bytes; for the overlaps, popcounts from
+// shared memory (two batches' words are read once per 16 x 16 pairs).
 // @variants ID_T=int,long
 #include "features/caching/slots.cuh"
 

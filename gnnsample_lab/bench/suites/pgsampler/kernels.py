@@ -167,7 +167,15 @@ def _cold_times(session: Session, rotation: PerHopRotation, hop: int, coo: bool 
 def _compare(
     session: Session, name: str, batch_size: int, fanouts: tuple[int, ...], strategies: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Kernel times of ``strategies`` on the same recorded batches."""
+    """Kernel times of ``strategies`` on the same recorded batches: a piece of a suite."""
+    given = name, batch_size, fanouts, strategies
+    row: dict[str, Any] = session.piece(given, functools.partial(_compared, session, *given))
+    return row
+
+
+def _compared(
+    session: Session, name: str, batch_size: int, fanouts: tuple[int, ...], strategies: tuple[str, ...]
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "graph": name, "batch_size": batch_size, "fanout": fanouts[0], "hops": len(fanouts),
         **workload(session.recorded(name, batch_size, fanouts, PICK)),
@@ -214,10 +222,7 @@ def figure8(session: Session) -> dict[str, Any]:
     rows = []
     for name in names:
         for batch_size, fanouts in settings_of(name, session.quick):
-            row = session.piece(
-                (name, batch_size, *fanouts),
-                functools.partial(_compare, session, name, batch_size, fanouts, ("block-bsp", *rivals)),
-            )
+            row = _compare(session, name, batch_size, fanouts, ("block-bsp", *rivals))
             fixed = row["sweep"]["block-bsp"].get(DGL_THREADS)
             row["dgl_threads_us"] = fixed if isinstance(fixed, float) else None
             row["speedup"] = {
@@ -324,8 +329,7 @@ def figure10(session: Session) -> dict[str, Any]:
         for hops in (2, 3):
             for batch_size in (2048, 10240) if session.quick else (2048, 4096, 8192, 10240):
                 for fanout in (10,) if session.quick else (10, 15, 20):
-                    given = session, name, batch_size, (fanout,) * hops, ("fused-static", *queues)
-                    row = session.piece((name, batch_size, fanout, hops), functools.partial(_compare, *given))
+                    row = _compare(session, name, batch_size, (fanout,) * hops, ("fused-static", *queues))
                     us = row["kernel_us"]
                     row["speedup"] = {queue: us["fused-static"] / us[queue] for queue in queues}
                     rows.append(row)
