@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import math
 import os
@@ -19,7 +20,7 @@ from gnnsample_lab import __version__
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.cores import usable_cores
 from gnnsample_lab.files import replace_file
-from gnnsample_lab.resources import checkout_root
+from gnnsample_lab.resources import checkout_root, resource_path
 
 FORMAT = 2
 """1: without the hash of the source."""
@@ -162,13 +163,22 @@ def scaled(name: str) -> tuple[str, float]:
 
 
 def graph_facts(graph: Any) -> dict[str, Any]:
-    """Name and sizes of a graph, and of a twin the version of its generator."""
+    """Name and sizes of a graph, and of a twin the version of its generator and a hash of what it is generated from."""
     return {
         "name": graph.name, "title": graph.title, "is_synthetic": bool(graph.is_synthetic),
-        "version": getattr(graph, "version", None),
+        "version": getattr(graph, "version", None), "statistics": statistics_hash(graph.name),
         "num_nodes": int(graph.num_nodes), "num_edges": int(graph.num_edges),
         "max_in_degree": int(graph.max_in_degree), "id_bytes": int(graph.indices.dtype.itemsize),
     }  # fmt: skip
+
+
+def statistics_hash(name: str) -> str | None:
+    """A hash of the stored statistics of a twin, whatever its scale; None for another graph."""
+    try:
+        found = resource_path(f"data/twins/{name.partition('@')[0]}.json").read_bytes()
+    except FileNotFoundError:
+        return None
+    return hashlib.sha256(found).hexdigest()[:16]
 
 
 def measured_folder() -> Path | None:

@@ -11,7 +11,7 @@ from typing import Any
 from gnnsample_lab.resources import checkout_root
 
 from . import source
-from .record import card_of, commit_of, output_of, states
+from .record import card_of, commit_of, output_of, states, statistics_hash
 from .suites import SUITES
 
 UNKNOWN = "the record holds no hash of its source"
@@ -55,11 +55,17 @@ def reason(record: Mapping[str, Any], today: Mapping[str, Any]) -> str:
     known = states(record)
     if any(not digest for _, digest in known):
         return UNKNOWN
-    if {digest for _, digest in known} == {today["hash"]}:
-        return ""
-    old, new = record.get("source", {}).get("layers", {}), today["layers"]
-    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-    return "changed since: " + (", ".join(changed) or "the source of some of its graphs")
+    refitted = [
+        f"the statistics of {name}"
+        for name, facts in record.get("graphs", {}).items()
+        if facts.get("statistics") not in (None, statistics_hash(name))  # older records have none
+    ]
+    changed: list[str] = []
+    if {digest for _, digest in known} != {today["hash"]}:
+        old, new = record.get("source", {}).get("layers", {}), today["layers"]
+        changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+        changed = changed or ["the source of some of its graphs"]
+    return "changed since: " + ", ".join(changed + refitted) if changed or refitted else ""
 
 
 @functools.cache

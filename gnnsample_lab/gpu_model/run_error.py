@@ -69,7 +69,8 @@ def recorded_over_modelled(model: GpuModel, traces: Iterable[SampleTrace]) -> di
 
 
 def _most_tasks(num_seeds: int, fanouts: tuple[int, ...]) -> int | None:
-    """Blocks that a launch without a queue needs, as the library counts them before it samples."""
+    """Blocks that a launch without a queue needs, as the library counts them before it samples, the graph's number of
+    vertices aside, which traces do not hold."""
     total, frontier = 0, num_seeds
     for fanout in fanouts:
         total, frontier = total + frontier, frontier * (fanout + 1)

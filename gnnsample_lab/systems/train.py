@@ -278,6 +278,11 @@ def prepare(
             f"the {workers} samplers of a GPU sample one after the other: a call that waits for other ranks holds the "
             "library's lock"
         )
+    if name == "pinsage" and chosen.name != "lab":
+        notes.append(
+            f"walks are drawn, counted and mapped by one sampler of this library, not in the way of {chosen.name!r}: "
+            "pick and ID map are those of k-hop samples"
+        )
     if chosen.trees:
         notes.append(
             "samples are trees, drawn with replacement: the seeds of the other systems, other samples"

@@ -425,7 +425,10 @@ def test_the_ladder_changes_one_thing_at_a_time() -> None:
         {k for k in vars(a) if k != "name" and getattr(a, k) != getattr(b, k)}
         for a, b in ((dgl, matched), (matched, aware), (aware, fused))
     ]
-    assert changed == [{"match", "reorder"}, {"kernel"}, {"id_map"}]
+    assert changed == [{"match", "reorder", "windows", "executor"}, {"kernel"}, {"id_map"}]
+    assert (matched.windows, matched.executor) == (fastgl.windows, fastgl.executor) == ("host", "serial"), (
+        "sampled ahead, in host memory, as published"
+    )
     assert (fused.kernel, fused.id_map, fused.reorder) == (fastgl.kernel, fastgl.id_map, fastgl.reorder)
 
 
@@ -621,7 +624,7 @@ def test_published_values_are_the_papers() -> None:
 
 def test_every_suite_has_columns_and_a_source() -> None:
     new = [suite.name for suite in (*fastgl.SUITES, *gnnlab.SUITES)]
-    assert len(new) == 41 and set(new) <= set(SUITES)
+    assert len(new) == 42 and set(new) <= set(SUITES)
     for name in new:
         assert SUITES[name].columns
         paper = SUITES[name].paper

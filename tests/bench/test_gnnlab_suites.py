@@ -18,6 +18,7 @@ from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Suite, VerificationError
 from gnnsample_lab.bench.suites import SUITES
 from gnnsample_lab.bench.suites.dsp import crew
+from gnnsample_lab.bench.suites.fastgl import papers as fastgl_papers
 from gnnsample_lab.bench.suites.gnnlab import (
     breakdown,
     caching,
@@ -29,6 +30,7 @@ from gnnsample_lab.bench.suites.gnnlab import (
     scaling,
 )
 from gnnsample_lab.bench.suites.gnnlab.runs import Task
+from gnnsample_lab.bench.suites.pgsampler import papers as pgsampler_papers
 from gnnsample_lab.pipeline.schedule.published import GNNLAB_TABLE_4
 from gnnsample_lab.pipeline.schedule.simulate import simulate
 
@@ -169,6 +171,23 @@ def test_graphs_are_as_large_as_the_papers() -> None:
             rel = 0.08 if key == "topology_gib" else 0.025
             assert row[key] == (value if key == "graph" else pytest.approx(value, rel=rel))
     assert "11.3" in report.text(record), "the paper's stand beside ours"
+
+
+@pytest.mark.parametrize(
+    ("suite", "table", "wider"),
+    [
+        ("pgsampler-table2", pgsampler_papers.TABLE2, {("products-like", "num_edges"): 2}),  # both directions
+        ("fastgl-table6", fastgl_papers.TABLE6, {("products-like", "num_features"): 0.5}),
+    ],
+)
+def test_graphs_of_other_papers_stand_beside_theirs(suite, table, wider) -> None:
+    record = runner.run(suite, session=Session(False))
+    assert [row["graph"] for row in record["rows"]] == [row["graph"] for row in table]
+    for row, published in zip(record["rows"], table, strict=True):
+        for key, value in published.items():
+            if key != "graph":
+                assert row[key] == pytest.approx(value * wider.get((row["graph"], key), 1), rel=0.045), key
+    assert "paper classes" in report.text(record)
 
 
 @pytest.mark.slow

@@ -522,7 +522,7 @@ def test_what_takes_long_is_timed_five_times_too(session) -> None:
 
 
 def made_up_share(study: runs.Study, index: str) -> dict[str, Any]:
-    study.measure("transit", index)
+    study.verified("transit", index)
     index_ms = {"auto": 0.0}.get(index, 1.0)
     around = {
         key: timing.around(timing.spread([ms], "ms")) for key, ms in (("ms", 4.0), ("index_ms", index_ms))
@@ -541,8 +541,17 @@ def test_figure6_is_the_indexs_part_of_the_whole(session, monkeypatch) -> None:
     assert "index %" in report.text(record)
 
 
-def test_table2_takes_the_index_off_each_kernels_time(session, monkeypatch) -> None:
-    monkeypatch.setattr(nextdoor, "index_share", made_up_share)
+def test_table2_has_each_kernel_alone_beside_whole_calls(session, monkeypatch) -> None:
+    from gnnsample_lab.sampling.engine.steps import published
+
+    def alone(study: runs.Study) -> tuple[dict[str, float], dict[str, float]]:
+        bounds = published.KNOBS.classes
+        which = "grid" if bounds.many == 0 else "block" if bounds.few == 1 else "sub-warp"
+        study.verified("transit", "published")
+        return timing.spread(draws[which], "ms"), timing.spread([0.25], "ms")
+
+    draws = {"sub-warp": [2.0, 2.5, 1.5], "block": [1.0], "grid": [4.0]}
+    monkeypatch.setattr(nextdoor, "step_alone", alone)
     monkeypatch.setattr(nextdoor, "DRAWS", (1, 2, 4, 64))
     times = [0.5, 3.0, 3.5]
     monkeypatch.setattr(runs, "gpu_ms", lambda ready, passes=1: ready() and timing.spread(times, "ms"))
@@ -550,18 +559,17 @@ def test_table2_takes_the_index_off_each_kernels_time(session, monkeypatch) -> N
     assert [row["draws_per_transit"] for row in record["rows"]] == [1, 64]
     for row in record["rows"]:
         assert row["num_samples"] == row["transits"] * row["draws_per_transit"]
-        assert row["kernel_ms"] == dict.fromkeys(nextdoor.KERNELS, 2.0) and row["chosen_over_best"] == 1
+        assert row["kernel_ms"] == {"sub-warp": 2.0, "block": 1.0, "grid": 4.0} and row["best"] == "block"
+        assert row["index_ms"] == dict.fromkeys(nextdoor.KERNELS, 0.25) and row["chosen_over_best"] == 1
         assert row["paper_kernel"] == ("sub-warp" if row["draws_per_transit"] < 32 else "block")
-        call, index = timing.spread(times, "ms"), timing.around(timing.spread([1.0], "ms"))
+        call = timing.around(timing.spread(times, "ms"))
         for key in ("chosen_ms", "sample_ms", *(f"ms.{kernel}" for kernel in nextdoor.KERNELS)):
-            assert row["spread"][key] == pytest.approx(timing.around(call)), key
-        for kernel in nextdoor.KERNELS:
-            assert row["spread"][f"index_ms.{kernel}"] == index
-            assert row["spread"][f"kernel_ms.{kernel}"] == pytest.approx(
-                {"p10_ms": 0.0, "p90_ms": call["p90_ms"] - 1, "passes": 3}
-            ), "no time is less than none"
+            assert row["spread"][key] == pytest.approx(call), key
+        assert row["spread"]["kernel_ms.sub-warp"] == pytest.approx(
+            {"p10_ms": 1.6, "p90_ms": 2.4, "passes": 3}
+        )
     text = report.text(record)
-    assert "grid ms" in text and "2.00 (0.00-2.40)" in text and "3.00 (1.00-3.40)" in text
+    assert "grid ms" in text and "2.00 (1.60-2.40)" in text and "3.00 (1.00-3.40)" in text
 
 
 def test_transits_can_be_sent_to_one_kernel() -> None:

@@ -166,6 +166,17 @@ def test_stale_lists_what_other_source_has_made(
     today = {"layers": layers, "hash": source.total(layers)}
     assert stale.reason(made, MADE_UP) == ""
     assert stale.reason(made, today) == "changed since: sampling"
+    twin = {"title": "products-like (synthetic)", "statistics": records.statistics_hash("products-like@0.1")}
+    assert stale.reason({**made, "graphs": {"products-like": twin}}, MADE_UP) == ""
+    refitted = {
+        **made,
+        "graphs": {
+            "products-like": {**twin, "statistics": "0" * 16},
+            "yelp-like": twin | {"statistics": None},
+        },
+    }
+    assert stale.reason(refitted, MADE_UP) == "changed since: the statistics of products-like"
+    assert stale.reason(refitted, today) == "changed since: sampling, the statistics of products-like"
     old = {**made, "format": 1}
     del old["source"]
     assert stale.reason(old, MADE_UP) == stale.UNKNOWN, "without a hash nobody knows"

@@ -184,7 +184,11 @@ def volumes(volume: Record, pull: Record) -> Phrases:
         f"by METIS ({labels(graphs_of(divided))}) {of(divided, 'csp')} (paper: below): "
         f"{became([1 / each['over_ideal']['csp'] for each in divided])}",
         Said(f"partly, no verdict on figure 11: {caveat}", bool(caveat), may_go=True),
-        Said(f"done: figure 1 in full, {sizes(twins)}", not caveat and in_full(volume, pull), may_go=True),
+        Said(
+            f"partly, figure 11 on {labels(pull['graphs'])} alone: figure 1 in full, {sizes(twins)}",
+            not caveat and in_full(volume, pull),
+            may_go=True,
+        ),
         Said(f"GPUs): {became(*line(pull))}", not caveat, may_go=True),
         f"pulling takes {biased['us'] / 1e3:.1f} ms for {whole(biased['mb'])} MB",
         f"without barriers csp takes {whole(100 * barriers['x_time'] - 100)} % longer",

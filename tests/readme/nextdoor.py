@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable
 
-from gnnsample_lab.bench.measured import MISSED, most, verdict
+from gnnsample_lab.bench.measured import IN_FIGURE7, MISSED, most, verdict
 from tests.notebooks.recorded import (
     Record,
     Said,
@@ -175,7 +175,14 @@ def trees(systems: Record) -> Phrases:
 def index(table2: Record, table3: Record, fig6: Record) -> Phrases:
     built = [each["index_percent"] for each in rows(fig6, index="published") if each["builds"]]
     without = {each["app"] for each in rows(fig6, index="published") if not each["builds"]}
-    told = values(fig6["paper"], "index_percent")
+    told = [
+        (
+            each["index_percent"],
+            values(fig6, "index_percent", index="published", graph=each["graph"], app=each["app"]),
+        )
+        for each in rows(fig6["paper"])
+    ]
+    ((cluster, (our_cluster,)), (deep, (our_deep,))) = told
     small = rows(table2, paper_kernel="sub-warp")
     best = list(itertools.takewhile(lambda each: each["best"] == "sub-warp", small))
     large = [
@@ -191,10 +198,14 @@ def index(table2: Record, table3: Record, fig6: Record) -> Phrases:
     (shrunk,) = [each for each in twins if each["scale"] < 1]
     return [
         Said(f"{counted(len(fig6['graphs']))} graphs in full size", full_size(fig6, len(fig6["graphs"]) - 1)),
+        f"spend {span(built, '%', whole)} on their index, {median(built)} (paper {whole(cluster)} to {whole(deep)} %), "
+        f"{sum(cluster <= each <= deep for each in built)} of {len(built)} cases within that",
         Said(
-            f"spend {span(built, '%', whole)} on their index, {median(built)} "
-            f"(paper {span(told, '%', whole)}): reproduced",
-            min(built) <= min(told) and max(built) >= max(told),
+            f"ClusterGCN on LiveJournal {whole(our_cluster)} % (paper {exact(cluster)}): "
+            f"{'larger' if our_cluster > cluster else 'smaller'}, DeepWalk on Orkut {whole(our_deep)} % "
+            f"(paper {exact(deep)}): {'larger' if our_deep > deep else 'smaller'}",
+            [(each["app"], each["graph"]) for each in rows(fig6["paper"])]
+            == [("ClusterGCN", "livejournal-like"), ("DeepWalk", "orkut-like")],
         ),
         Said("FastGCN and LADIES, whose steps build none, left out", without == {"FastGCN", "LADIES"}),
         f"a sub-warp is best up to {max(each['draws_per_transit'] for each in best)} draws of a transit "
@@ -210,7 +221,11 @@ def index(table2: Record, table3: Record, fig6: Record) -> Phrases:
 @row("NextDoor", "figure 7:", "nextdoor-fig7", "nextdoor-fig9", given=["in table 5 alone"])
 def speedups(fig7: Record, fig9: Record) -> Phrases:
     walks = values(fig7, "published_over_cpu_all", app=WALKS)
-    over, vanilla = values(fig7, "published_over_sample"), values(fig7, "published_over_vanilla")
+    over = values(fig7, "published_over_sample", app=IN_FIGURE7)
+    vanilla = values(fig7, "published_over_vanilla", app=tuple(app for app in IN_FIGURE7 if app != "PPR"))
+    few = [[row for row in each["published_schedule"] if row["index"]] for each in rows(fig7, app="PPR")]
+    indexed = [sum(row["steps"] for row in schedule) for schedule in few]
+    steps = values(fig7, "steps", app="PPR")
     sample, cores = fig7["paper"]["range"]["sample"], fig7["paper"]["range"]["knightking"]
     published, ours = (
         {app: values(fig7, field, graph="orkut-like", app=app)[0] for app in (*WALKS, "k-hop")}
@@ -218,7 +233,11 @@ def speedups(fig7: Record, fig9: Record) -> Phrases:
     )
     longer = {app: published[app] / ours[app] for app in ours}
     walks_longer = [longer[app] for app in WALKS]
-    frontier, message = (values(fig9, f"published_over_{way}") for way in ("frontier", "message"))
+    frontier, message = (
+        values(fig9, f"published_over_{way}", app=("DeepWalk", "node2vec", "k-hop"))
+        for way in ("frontier", "message")
+    )
+    ppr = [values(fig9, f"published_over_{way}", app="PPR") for way in ("frontier", "message")]
     return [
         *(
             Said(
@@ -232,11 +251,18 @@ def speedups(fig7: Record, fig9: Record) -> Phrases:
             f"(paper: faster, no number): {became(*line(fig9, 'walks'))}",
             became(*line(fig9, "walks")) == became(*line(fig9, "the same")),
         ),
+        f"PPR {span(ppr[0], 'x')} and {span(ppr[1], 'x')}",
         f"ours {span(values(fig9, 'over_frontier'), 'x')} and {span(values(fig9, 'over_message'), 'x')}",
         f"{span(over, 'x')} of sample-parallel, {median(over)} "
         f"(paper {sample[0]} to {whole(sample[1])} x): {became(*line(fig7, 'transit'))}",
         f"{span(vanilla, 'x')} of vanilla transit-parallel, {median(vanilla)} (paper: faster, no number): "
         f"{became(vanilla)}",
+        f"PPR {span(values(fig7, 'published_over_vanilla', app='PPR'), 'x')}, of whose "
+        f"{thousands(min(steps))} to {thousands(max(steps))} steps {min(indexed)} to {max(indexed)} have an index",
+        Said(
+            "FastGCN and LADIES, whose functions read no lists of transits, are left out",
+            not {"FastGCN", "LADIES"} & {*IN_FIGURE7},
+        ),
         f"these walks {many(walks)} of our CPU walker on {fig7['settings']['cpu_threads']} cores, {median(walks)} "
         f"(paper {span(cores, 'x', whole)} of KnightKing on 32): {became(*line(fig7, 'DeepWalk'))}",
         f"MultiRW {span(values(fig7, 'published_over_cpu_all', app='MultiRW'), 'x')}",

@@ -158,7 +158,7 @@ def test_the_losses_are_those_of_training_by_hand(graph, dense, small, method, s
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", METHODS_ON_PAIRS)
-@pytest.mark.parametrize("sampler", ["walker", "engine"])
+@pytest.mark.parametrize("sampler", ["walker", "engine", "published"])
 def test_the_losses_on_a_gpu_are_those_of_training_by_hand(graph, dense, small, method, sampler) -> None:
     """There the engine samples by kernels, and the walker's samples are copied from the CPU."""
     run = train_sampled(graph, method, sampler, device="cuda", lr=LR, warm_up=0, **RUN)

@@ -73,6 +73,12 @@ def test_the_table_names_parts_that_exist():
         assert system.cache is None or system.cache in {*POLICIES, "in-degree"}
 
 
+@pytest.mark.parametrize(("system", "told"), [("gnnlab", True), ("dgl", True), ("lab", False)])
+def test_walks_of_other_systems_are_said_to_be_drawn_by_ours(graph, system, told):
+    notes = lab.train(graph, "pinsage", system, epochs=1, **QUICK).notes
+    assert any("one sampler of this library" in note and repr(system) in note for note in notes) == told
+
+
 @pytest.mark.parametrize("options", [{}, {"on_progress": lambda part: None}], ids=["alone", "told"])
 def test_a_run_is_gone_without_the_collector(graph, monkeypatch, options):
     """In a cycle of references its cache and its graph would stay on a GPU until Python's collector comes."""

@@ -25,7 +25,8 @@ def table(session: Session, names: tuple[str, ...], unit: str) -> dict[str, Any]
         topology = edges * np.dtype(np.int32).itemsize + 8 * (nodes + 1)
         rows.append({
             "graph": name, "num_nodes": nodes, "num_edges": edges, "average_degree": edges / nodes,
-            "num_features": features, "train": int(found["num_train"]), f"topology_{unit}": topology / UNITS[unit],
+            "num_features": features, "num_classes": int(found["num_classes"]), "train": int(found["num_train"]),
+            f"topology_{unit}": topology / UNITS[unit],
             f"feature_{unit}": nodes * features * np.dtype(np.float32).itemsize / UNITS[unit],
         })  # fmt: skip
         facts[name] = {"name": name, "title": f"{name} (synthetic)", "is_synthetic": True, "version": None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gnnsample_lab.bench.suite import Row, number
+from gnnsample_lab.bench.suite import Columns, Row, number
 
 SEEDS_A_BATCH: dict[str, str | Callable[[Row], Any]] = {"seeds a batch": "batch_size"}
 """Of a rank where there are several."""
@@ -41,3 +41,14 @@ def between(middle: str, low: str, high: str, factor: float = 1) -> Callable[[Ro
         return f"{number(found[0])} ({number(found[1])}-{number(found[2])})"
 
     return cell
+
+
+GRAPHS: Columns = {
+    "nodes": "num_nodes", "edges": "num_edges", "features": "num_features", "classes": "num_classes",
+}  # fmt: skip
+"""A paper's table of graphs."""
+GRAPHS_IN_PRINT = {
+    "paper nodes": "num_nodes", "paper edges": "num_edges", "paper features": "num_features",
+    "paper classes": "num_classes",
+}  # fmt: skip
+"""What the paper itself says of them."""

@@ -233,7 +233,7 @@ class Launcher:
         resident = self._resident(self.strategy, kernel, threads, shared)
         self.resident_workers = resident
         if self.strategy == "fused-static":
-            grid = ws.shape.queue_cap
+            grid = ws.shape.row_total  # a block for each task that may exist: no hub is cut into chunks here
         else:
             grid = self.knobs.num_blocks or max(1, resident // ws.shape.num_batches)
         kernel((grid, ws.shape.num_batches), (threads,), (ws.args,), shared_mem=shared)

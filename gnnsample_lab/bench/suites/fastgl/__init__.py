@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnnsample_lab.bench.hardness import curve_notes
 from gnnsample_lab.bench.suite import AS_LEFT, FLUSHED, Columns, Percent, Row, Spread, Suite, as_recorded
-from gnnsample_lab.bench.suites.cells import EPOCH_MS, SEEDS_A_BATCH, WORK_A_BATCH
+from gnnsample_lab.bench.suites.cells import EPOCH_MS, GRAPHS, GRAPHS_IN_PRINT, SEEDS_A_BATCH, WORK_A_BATCH
 
 from . import papers, targets
 
@@ -159,6 +159,10 @@ SUITES = (
             "preprocessing %": "preprocess_percent", **_CACHE,
         }),
         paper=_part("figure 11"), l2=AS_LEFT,
+    ),
+    Suite(
+        "fastgl-table6", "suites.fastgl.datasets.table6", "table 6: FastGL's graphs beside their twins; needs no GPU",
+        columns=GRAPHS, paper=_part("table 6", papers.TABLE6, ("graph",), GRAPHS_IN_PRINT), needs_gpu=False,
     ),
     Suite(
         "fastgl-fig13", "suites.fastgl.training.figure13", "time to sample an epoch by system",

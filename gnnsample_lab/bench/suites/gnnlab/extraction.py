@@ -249,7 +249,7 @@ def figure4(session: Session) -> dict[str, Any]:
     return {
         "settings": {
             "device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS, "policy": "degree",
-            "cache_bytes_of_part_b": 5e9 * share,
+            "cache_bytes_of_part_b": 5e9 * share, "capacity_of": papers.CAPACITY_OF,
             "extract_ms": "median wall time of a mini-batch's extraction from made-up features, misses gathered by CPU "
             "threads as published; none where too large",
             "l2": _L2,
@@ -275,7 +275,7 @@ def figure12(session: Session) -> dict[str, Any]:
             rows += session.piece((name, model), functools.partial(_by_policy, session, name, model))
     return {
         "settings": {
-            "device": common.device(), "batch_size": common.BATCH,
+            "device": common.device(), "batch_size": common.BATCH, "capacity_of": papers.CAPACITY_OF,
             "extract_s": "median wall time of extracting a mini-batch from made-up features, misses gathered by CPU "
             "threads as published, times those of an epoch",
             "l2": _L2,

@@ -22,6 +22,8 @@ TABLE2: Rows = tuple(
 )
 """Table 2: similarity of the access footprint of two epochs, percent."""
 
+CAPACITY_OF = "a V100 16 GB"
+"""The card that caches are sized for."""
 TABLE3: Rows = (
     {"graph": "products-like", "num_nodes": 2_400_000, "num_edges": 124_000_000, "num_features": 100, "train": 197_000,
      "topology_gib": 481 / 1024, "feature_gib": 934 / 1024},

@@ -45,7 +45,7 @@ GPUS = 8
 """Of GNNLab's machine: as many as the model goes up to."""
 SYSTEMS = ("pyg-cpu", "dgl", "tsota", "gnnlab")
 CAPACITY = {
-    "capacity_of": "a V100 16 GB",
+    "capacity_of": papers.CAPACITY_OF,
     "caches": "as large a share of the features as in GNNLab's table 5 (of a graph that it lacks: as papers100M's), "
     "smaller where the topology lies beside them",
     "budget": "of topology and cache alone, by which caches are sized; what sampling and training take besides is not "

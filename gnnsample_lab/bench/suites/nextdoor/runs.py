@@ -106,6 +106,7 @@ class Study:
         self.app = (self.make or found.make)()
         wanted = self.samples or found.samples(self.graph.num_nodes)
         self.num_samples = max(1, wanted // (4 if self.session.quick and wanted > 4096 else 1))
+        self._verified: dict[tuple[str, str], dict[str, Any]] = {}
         self._times: dict[Any, dict[str, Any]] = {}
         self._reference: Any = None
         self._digest: str | None = None
@@ -200,25 +201,31 @@ class Study:
                 f"{what}: other samples than {self._reference.parallelism}'s; nothing is timed"
             )
 
+    def verified(self, parallelism: str = "transit", index: str = "auto") -> dict[str, Any]:
+        """Sample and verify: ``vertices`` (sampled), ``num_samples``, ``steps``, ``schedule``."""
+        key = (parallelism, index)
+        if key not in self._verified:
+            found = self._first(parallelism, index)
+            self.verify(found, f"{self.case} on {self.name}, {parallelism}")
+            _settle(found)
+            self._verified[key] = {
+                "vertices": found.num_vertices, "num_samples": self.num_samples, "steps": found.num_steps,
+                "schedule": list(found.schedule),
+            }  # fmt: skip
+        return self._verified[key]
+
     def measure(self, parallelism: str = "transit", index: str = "auto") -> dict[str, Any]:
-        """Verify, then time: ``ms``, its spread, ``vertices`` (sampled), ``num_samples``, ``steps``, ``schedule``."""
+        """Time what is :meth:`verified`: ``ms`` and its spread beside it, and what comes out a second."""
         key = (parallelism, index)
         if key not in self._times:
-            what = f"{self.case} on {self.name}, {parallelism}"
-            found = self._first(parallelism, index)
-            self.verify(found, what)
-            _settle(found)
-            vertices, steps, schedule = found.num_vertices, found.num_steps, list(found.schedule)
-            if found is not self._reference:
-                del found
+            found = self.verified(parallelism, index)
             times = gpu_ms(functools.partial(self.ready, parallelism, index))
             ms = times["ms"]
             self._times[key] = {
-                **times, "vertices": vertices, "num_samples": self.num_samples, "steps": steps,
-                "schedule": schedule, "samples_per_s": self.num_samples / ms * 1e3,
-                "vertices_per_s": vertices / ms * 1e3,
+                **times, **found, "samples_per_s": self.num_samples / ms * 1e3,
+                "vertices_per_s": found["vertices"] / ms * 1e3,
             }  # fmt: skip
-            self.session.say(f"{what}, index {index}: {ms:.3f} ms")
+            self.session.say(f"{self.case} on {self.name}, {parallelism}, index {index}: {ms:.3f} ms")
         return self._times[key]
 
     def _first(self, parallelism: str, index: str) -> AppResult:
@@ -226,7 +233,7 @@ class Study:
             try:
                 return self.ready(parallelism, index)()
             except MemoryError:  # CuPy's OutOfMemoryError is one
-                if self._times or self.num_samples < 2048:
+                if self._verified or self.num_samples < 2048:
                     raise
                 self.num_samples //= 2
                 self._reference = None
@@ -326,7 +333,7 @@ def record(
 def checked(study: Study) -> dict[str, int]:
     """Samples compared with the CPU walker's, and results compared with one another: none without a GPU, where the
     walker runs whatever is asked for."""
-    measured = sum(key[0] != "cpu" for key in study._times) if common.device() != "cpu" else 0
+    compared = len(study._verified) if common.device() != "cpu" else 0
     return {
-        "samples_equal_to_cpu_walker": study.checked, "results_equal_across_parallelisms": max(0, measured - 1),
+        "samples_equal_to_cpu_walker": study.checked, "results_equal_across_parallelisms": max(0, compared - 1),
     }  # fmt: skip

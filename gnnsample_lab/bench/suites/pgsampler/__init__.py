@@ -18,6 +18,7 @@ from gnnsample_lab.bench.suite import (
     Suite,
     as_recorded,
 )
+from gnnsample_lab.bench.suites.cells import GRAPHS, GRAPHS_IN_PRINT
 
 from . import papers, targets
 
@@ -200,6 +201,13 @@ SUITES = (
         "pgsampler-table1", "suites.pgsampler.kernels.table1",
         "per hop: workload, preprocessing, kernel time, utilisation",
         columns=_table1, paper=papers.PAPER.part("table I", papers.TABLE1), notes=_notes, rests_on=("frontier",),
+    ),
+    Suite(
+        "pgsampler-table2", "suites.pgsampler.datasets.table2",
+        "table II: PGSampler's graphs beside their twins; needs no GPU",
+        columns=GRAPHS,
+        paper=papers.PAPER.part("table II", papers.TABLE2, ("graph",), GRAPHS_IN_PRINT),
+        needs_gpu=False,
     ),
     Suite(
         "pgsampler-fig8", "suites.pgsampler.kernels.figure8",

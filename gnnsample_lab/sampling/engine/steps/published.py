@@ -43,7 +43,7 @@ class Knobs:
         shared_bytes: most dynamic shared memory of a block, for a list.
         threads: threads per block of the three kernels.
         blocks_per_sm: most blocks per multiprocessor of the three kernels, which loop over their work.
-        tail: samples of a walk without end from which on no index is built.
+        tail: samples of a walk without end from which on no index is built, or an eighth of all, if that is less.
         classes: how transits are cut into classes.
     """
 
@@ -149,7 +149,7 @@ class Walk:
         ended = np.flatnonzero(pairs == 0)
         taken = int(ended[0]) if ended.size else steps
         few = None
-        if not ended.size and status == CLEAR and pairs[-1] <= KNOBS.tail:
+        if not ended.size and status == CLEAR and pairs[-1] <= min(KNOBS.tail, engine.num_samples // 8):
             few = self.index.going(totals[-1])
         return bool(ended.size), taken, status, few
 
