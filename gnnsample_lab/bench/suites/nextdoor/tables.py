@@ -131,7 +131,8 @@ def figure7(session: Session) -> dict[str, Any]:
     return runs.record(
         session, wanted, rows, checked, notes=notes,
         ms='one call of every parallelism; "transit" is ours, which groups pairs where it pays; published_ms: index in '
-        "every step, of walks without end until an eighth, 2^19 at most, are left, three kernels, lists of up to 8 KB cached",
+        "every step, of walks without end until an eighth, 2^19 at most, are left, three kernels, lists of up to 8 KB "
+        "cached",
         cpu=f"CPU walker (Numba, KnightKing's rejection), random samples for {runs.CPU_LEAST_S} s, scaled by vertices",
         cpu_walker="leaves walks that have ended",
     )  # fmt: skip
