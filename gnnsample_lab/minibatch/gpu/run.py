@@ -195,7 +195,8 @@ class GpuEngine:
         queued = strategy in QUEUE_STRATEGIES
         self.launcher = Launcher(self.graph, self.spec, strategy, self.traced, self.knobs)
         self.sizer = Sizer(
-            self.graph, self.spec, self.scratch_limit, queued, self.traced, self.table, self.launcher.hub_limit
+            self.graph, self.spec, self.scratch_limit, queued, self.traced, self.table, self.launcher.hub_limit,
+            self.launcher.teams,
         )  # fmt: skip
         self.launcher.sorts_last, self.launcher.merges = strategy in ("bsp", "captured"), self._merges
         self.finisher = Finisher(self.launcher, queued, self._table)

@@ -108,6 +108,14 @@ class Launcher:
         given = self.knobs.hub_limit
         return (0 if self.strategy in PER_HOP_STRATEGIES else _HUB) if given is None else given
 
+    @property
+    def teams(self) -> bool:
+        """Whether teams of threads serve the queue, which then holds chunks of hubs, too; else one task at a time is
+        served, as published, or a lane draws for each."""
+        if self.strategy == "persistent-tile":
+            return self.spec.rule == 1
+        return self.strategy == "persistent" and self.knobs.queue_teams
+
     def macros(self, table: int, kmax: int | None) -> dict[str, int | str]:
         """Macros of a sampling module; without ``KMAX`` the kernels for wide hops are compiled."""
         chosen: dict[str, int | str] = {
@@ -233,16 +241,14 @@ class Launcher:
         resident = self._resident(self.strategy, kernel, threads, shared)
         self.resident_workers = resident
         if self.strategy == "fused-static":
-            grid = ws.shape.row_total  # a block for each task that may exist: no hub is cut into chunks here
+            grid = ws.shape.queue_cap  # a block for each task that may exist
         else:
             grid = self.knobs.num_blocks or max(1, resident // ws.shape.num_batches)
         kernel((grid, ws.shape.num_batches), (threads,), (ws.args,), shared_mem=shared)
 
     def _in_teams(self, ws: Workspace) -> bool:
-        """Whether teams of threads serve the queue; else one task at a time, as published, or a lane draws for each."""
-        if self.strategy == "persistent-tile":
-            return self.spec.rule == 1
-        return self.strategy == "persistent" and self.knobs.queue_teams and not int(ws.plan["paper"][0])
+        """Whether teams serve the queue of this launch: the published completion rule is of blocks."""
+        return self.teams and not (self.strategy == "persistent" and int(ws.plan["paper"][0]))
 
     def _teams(self, ws: Workspace) -> None:
         """The queue, served by teams of threads: by blocks (`persistent`) or by warps (`persistent-tile`)."""

@@ -70,7 +70,7 @@ class Shape:
         row_caps, pick_caps: rows and picks of each hop.
         strides: pick places per row of each hop; 0 where rows reserve places through an atomic cursor.
         node_cap: distinct vertices.
-        queue_cap: tasks, chunks of hubs included; 0 without a queue.
+        queue_cap: tasks, chunks of hubs included where teams serve the queue; 0 without one.
         table: kind of the vertex table: 0 direct, 1 rank bitmap, 2 hash.
         hub_cap: hubs of a hop that kernels can list to share them (``hops/hubs.cuh``); 0: no hop has any.
         hub_limit: vertices of more candidates are hubs.
@@ -104,8 +104,9 @@ class Sizer:
         traced: bool,
         table: str | None = None,
         hub_limit: int = 0,
+        chunked: bool = False,
     ) -> None:
-        self.hub_limit = hub_limit
+        self.hub_limit, self.chunked = hub_limit, chunked
         self.num_nodes, self.num_edges = int(graph.num_nodes), int(graph.num_edges)
         self.max_degree = max(1, int(graph.max_in_degree))
         self.spec, self.scratch_bytes, self.queued, self.traced = spec, scratch_bytes, queued, traced
@@ -219,7 +220,7 @@ class Sizer:
 
     def _chunks(self, row_caps: Sequence[int]) -> int:
         """Most tasks that the queue holds besides a task for each row: those of hubs, ``SPLIT`` candidates each."""
-        if self.spec.rule != 1 or self.max_degree <= SPLIT:
+        if not self.chunked or self.spec.rule != 1 or self.max_degree <= SPLIT:
             return 0
         # A hub of d candidates has at most 2 d / SPLIT chunks, because d > SPLIT.
         each, together = -(-self.max_degree // SPLIT), 2 * self.num_edges // SPLIT
