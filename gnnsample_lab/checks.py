@@ -280,6 +280,8 @@ def host_array(name: str, value: Any) -> np.ndarray:
 def integers(name: str, value: Any) -> Any:
     """``value`` as a one-dimensional integer array; an empty list is fine."""
     found = array(name, value)
+    if found.ndim == 0 and found.dtype.kind not in "iufb":  # None, a string, a set, a generator
+        raise TypeError(f"{name} must be an array or a list of integers (got {shown(value)})")
     if found.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional (got shape {tuple(found.shape)})")
     if found.dtype.kind not in "iu":

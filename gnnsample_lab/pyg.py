@@ -328,6 +328,7 @@ class NeighborLoader(PygLoader):
         _check_data("data", data)
         _check_rows(data)
         input_nodes = _input_nodes(input_nodes, data.num_nodes)
+        kwargs["input_id"] = _input_id(kwargs.get("input_id"), input_nodes, data.num_nodes)
         if neighbor_sampler is None:
             sampler = GPUSampler(
                 data, num_neighbors, replace=replace, weight_attr=weight_attr, device=device, seed=seed
@@ -339,6 +340,7 @@ class NeighborLoader(PygLoader):
                     f"neighbor_sampler must sample from data, {data.num_nodes} vertices (got {sampler.num_nodes})"
                 )
             _check_edges(sampler.sampler.graph, data.edge_index.shape[1])
+        _check_columns(data)  # after the sampler, which says more of its weights
         steps: list[Callable] = [] if transform is None else [transform]
         own = [name for name in _SAMPLED_IDS if name in data]
         if own:
@@ -387,6 +389,7 @@ class NeighborLoader(PygLoader):
             return
         data, sampler = self._given, self.node_sampler
         _check_rows(data)
+        _check_columns(data)
         if self.features is not None:
             x = getattr(data, "x", None)
             if x is None or not _is_cacheable(x):
@@ -505,6 +508,21 @@ def _input_nodes(nodes: Any, num_nodes: int) -> Any:
     return tensor(checks.ids("input_nodes", nodes, num_nodes)).long()
 
 
+def _input_id(ids: Any, nodes: Any, num_nodes: int) -> Any:
+    """A caller's own numbers of the seeds, a tensor; PyG would only assert their length.
+
+    Args:
+        nodes: as :func:`_input_nodes` gives them. For None PyG counts vertices, whatever ``ids`` are.
+    """
+    if ids is None:
+        return None
+    found = checks.integers("input_id", ids)
+    seeds = num_nodes if nodes is None else int(nodes.sum()) if nodes.dtype == torch.bool else nodes.numel()
+    if found.size != seeds:
+        raise ValueError(f"input_id must have an integer for each of {seeds} input_nodes (got {found.size})")
+    return tensor(found)
+
+
 def _check_edges(graph: Graph, num_edges: int) -> None:
     """ValueError where a sampler's edge ids are not columns of the data's ``edge_index``."""
     ids = graph.edge_ids
@@ -536,6 +554,29 @@ def _check_rows(data: Any) -> None:
         rows = value.shape[axis] if isinstance(axis, int) else 1  # of the graph, says a class of the user's
         if rows != data.num_nodes and rows not in others:
             raise ValueError(f"data.{name} must have one row per vertex, {data.num_nodes} (got {rows})")
+
+
+def _check_columns(data: Any) -> None:
+    """TypeError where a column has an entry per vertex or edge and is nothing that PyG takes rows of."""
+    for name, value in data.to_dict().items():
+        is_list = isinstance(value, (list, tuple))
+        if not is_list and (not isinstance(value, np.ndarray) or _is_torchs(value.dtype)):
+            continue
+        # Others, lists of other lengths among them, PyG hands on as they are.
+        if data.is_node_attr(name) or data.is_edge_attr(name):
+            got = f"a {type(value).__name__} of {len(value)}" if is_list else f"dtype {value.dtype}"
+            raise TypeError(
+                f"data.{name} must be a tensor or an array of numbers: mini-batches take rows of it (got {got})"
+            )
+
+
+def _is_torchs(dtype: np.dtype) -> bool:
+    """Whether torch takes NumPy's arrays of this type."""
+    try:
+        torch.from_numpy(np.empty(0, dtype))
+    except (TypeError, ValueError):  # not numbers, or bytes in the other order
+        return False
+    return True
 
 
 def _order_of(sampler: Any) -> Callable[[], Iterator[Any]] | None:
@@ -693,7 +734,8 @@ def _topology(data: Any, weight_attr: str | None) -> Graph:
         try:
             return Graph.from_pyg(bare)
         except ValueError as error:  # weights of this name there
-            raise type(error)(str(error).replace("edge_weight", f"weight_attr {weight_attr!r}", 1)) from None
+            told = str(error).removeprefix("data.").replace("edge_weight", f"weight_attr {weight_attr!r}", 1)
+            raise type(error)(told) from None
     return Graph.from_pyg(bare)
 
 

@@ -325,6 +325,26 @@ def test_a_sampler_of_another_graph_is_refused(data):
             NeighborLoader(on, [2], neighbor_sampler=GPUSampler(of, [2], device="cpu"))
 
 
+@pytest.mark.parametrize("seeds", [torch.arange(10), list(range(10)), None, "mask"], ids=str)
+def test_ids_of_the_seeds_are_one_for_each(data, seeds):
+    seeds = data.train_mask if isinstance(seeds, str) else seeds
+    count = data.num_nodes if seeds is None else int(seeds.sum()) if seeds is data.train_mask else 10
+    for ids in (torch.arange(count - 1), torch.arange(count + 1)):
+        message = rf"input_id must have an integer for each of {count} input_nodes \(got {len(ids)}\)"
+        with pytest.raises(ValueError, match=message):
+            NeighborLoader(data, [2], seeds, input_id=ids, device="cpu")
+    for ids, got in ((torch.rand(count), "float32"), (torch.ones(count, dtype=torch.bool), "bool")):
+        with pytest.raises(TypeError, match=rf"input_id must be integers \(got dtype {got}\)"):
+            NeighborLoader(data, [2], seeds, input_id=ids, device="cpu")
+    with pytest.raises(ValueError, match=r"input_id must be one-dimensional"):
+        NeighborLoader(data, [2], seeds, input_id=torch.ones(count, 1, dtype=torch.int64), device="cpu")
+    mine = np.arange(count) + 1000
+    for ids in (torch.from_numpy(mine), mine, mine.tolist(), torch.from_numpy(mine).int()):
+        loader = NeighborLoader(data, [2], seeds, input_id=ids, batch_size=4, device="cpu")
+        first = 0 if seeds is None else 1000  # without seeds PyG counts vertices itself
+        assert next(iter(loader)).input_id.tolist() == [*range(first, first + 4)]
+
+
 def test_a_list_of_booleans_is_a_mask(data):
     """PyG makes ids 0 and 1 of it."""
     mask = data.train_mask.tolist()
@@ -503,6 +523,45 @@ def test_what_is_of_edges_or_of_the_whole_graph_is_handed_on_as_pyg_does(data):
                 assert torch.equal(batch.y, y[batch.e_id])
             else:
                 assert torch.equal(batch.y, y) if torch.is_tensor(y) else batch.y == y
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "got"),
+    [
+        ("y", [1] * 400, "a list of 400"),
+        ("x", [[1.0, 2.0]] * 400, "a list of 400"),
+        ("names", ("a",) * 400, "a tuple of 400"),
+        ("kinds", ["a"] * 3000, "a list of 3000"),
+        ("words", np.array(["a"] * 400), "dtype <U1"),
+        ("things", np.array([None] * 3000), "dtype object"),
+        ("turned", np.zeros(400, ">f4"), "dtype >f4"),
+    ],
+)
+def test_columns_that_mini_batches_cannot_take_rows_of_are_named(data, name, value, got):
+    mine = data.clone()
+    mine.num_nodes = data.num_nodes
+    message = rf"data\.{name} must be a tensor or an array of numbers: .*\(got {got}\)"
+    loader = NeighborLoader(mine, [2], batch_size=200, device="cpu")
+    next(iter(loader))
+    mine[name] = value
+    with pytest.raises(TypeError, match=message):
+        NeighborLoader(mine, [2], device="cpu")
+    with pytest.raises(TypeError, match=message):
+        next(iter(loader))
+
+
+def test_what_has_no_rows_is_handed_on_whatever_it_is(data):
+    others = {
+        "title": "a" * 400, "count": 3, "few": [1, 2], "none": [], "classes": ("a", "b"),
+        "settings": {"a": 1}, "words": np.array(["a", "b"]),
+    }  # fmt: skip
+    given = data.clone()
+    given.num_nodes, given.numbers, given.more = data.num_nodes, np.arange(400), np.arange(3000.0)
+    for name, value in others.items():
+        given[name] = value
+    for batch in NeighborLoader(given, [2], batch_size=200, device="cpu"):
+        assert all(batch[name] is value or batch[name] == value for name, value in others.items())
+        assert torch.equal(batch.numbers, batch.n_id) and torch.equal(batch.more, batch.e_id.double())
 
 
 def test_an_epoch_that_is_left_early_has_used_its_own_draws_only(data):

@@ -410,6 +410,7 @@ def _write_targets(path: Path, loaded: dict[str, dict[str, Any]]) -> int:
         print("nothing is recorded yet")
         return 1
     try:
+        path.parent.stat()  # a folder that is missing may be misspelt, and is not made
         begin = target_list.BEGIN.encode()
         if path.exists() and path.read_bytes()[: len(begin)] != begin:
             print(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import array as checked_array
-from gnnsample_lab.checks import ids_below, integers, is_cuda_array, numbers, shown, text, whole
+from gnnsample_lab.checks import ids_below, integers, is_cuda_array, numbers, shown, whole
 from gnnsample_lab.device.arrays import array_module, to_host
 
 MAX_INT32_NODES = 2**31
@@ -33,13 +33,11 @@ def id_dtype(num_nodes: int) -> np.dtype:
     return np.dtype(np.int32 if num_nodes < MAX_INT32_NODES else np.int64)
 
 
-def weights(value: Any, num_edges: int) -> Any:
-    """``edge_weight`` as float32[E]; NaN, infinite and negative weights are a ValueError."""
-    array = numbers("edge_weight", value)
+def weights(value: Any, num_edges: int, name: str = "edge_weight") -> Any:
+    """The weights ``name`` as float32[E]; NaN, infinite and negative weights are a ValueError."""
+    array = numbers(name, value)
     if array.ndim != 1 or len(array) != num_edges:
-        raise ValueError(
-            f"edge_weight must have shape ({num_edges},), one per edge (got {tuple(array.shape)})"
-        )
+        raise ValueError(f"{name} must have shape ({num_edges},), one per edge (got {tuple(array.shape)})")
     given = array
     with np.errstate(over="ignore"):  # an overflow becomes inf, which is reported below
         array = array.astype(np.float32, copy=False)
@@ -47,14 +45,14 @@ def weights(value: Any, num_edges: int) -> Any:
         xp = array_module(array)
         if given.dtype.itemsize > 4 and bool(((given > 0) & (array == 0)).any()):
             raise ValueError(
-                f"edge_weight must be 0 or at least {np.finfo(np.float32).smallest_subnormal:.1e}, the least that 32 "
+                f"{name} must be 0 or at least {np.finfo(np.float32).smallest_subnormal:.1e}, the least that 32 "
                 f"bits hold (got {float(given[given > 0].min())})"
             )
         if given.dtype.itemsize > 4 and given.dtype.kind == "f":
             coarse = (array < np.finfo(np.float32).tiny) & (array != given)
             if bool(coarse.any()):
                 warnings.warn(
-                    f"edge_weight: numbers below {np.finfo(np.float32).tiny:.1e} lose digits in 32 bits "
+                    f"{name}: numbers below {np.finfo(np.float32).tiny:.1e} lose digits in 32 bits "
                     f"({float(given[coarse][0])} becomes {float(array[coarse][0])})",
                     stacklevel=5,
                 )
@@ -63,7 +61,7 @@ def weights(value: Any, num_edges: int) -> Any:
             position = int(xp.flatnonzero(bad)[0])
             got = float(given[position])
             rule = "fit 32 bits" if 0 < got < float("inf") else "be finite and not negative"
-            raise ValueError(f"edge_weight must {rule} (got {got} at position {position})")
+            raise ValueError(f"{name} must {rule} (got {got} at position {position})")
     return array
 
 
@@ -176,7 +174,9 @@ def split_ids(value: Mapping[str, Any] | None, num_nodes: int) -> dict[str, Any]
         raise TypeError(f"splits must map names to vertex ids (got {shown(value)})")
     result = {}
     for key, given in value.items():
-        name = f"splits[{text('splits', key)!r}]"
+        if not isinstance(key, str):
+            raise TypeError(f"names in splits must be strings (got {shown(key)})")
+        name = f"splits[{key!r}]"
         array = checked_array(name, given)
         if array.dtype.kind == "b":
             if array.shape != (num_nodes,):
@@ -188,6 +188,14 @@ def split_ids(value: Mapping[str, Any] | None, num_nodes: int) -> dict[str, Any]
         ids_below(name, array, num_nodes)
         result[str(key)] = array
     return result
+
+
+def check_distinct(name: str, seeds: Any) -> None:
+    """ValueError where vertex ids name one twice: a mini-batch samples a seed once, however often it is given."""
+    counted = np.bincount(to_host(integers(name, seeds)), minlength=1)
+    most = int(counted.max())
+    if most > 1:
+        raise ValueError(f"{name} must name each vertex once (got vertex {int(counted.argmax())} {most} times)")
 
 
 def topology(indptr: Any, indices: Any) -> tuple[Any, Any]:

@@ -145,3 +145,16 @@ def undirected_union(src: Any, dst: Any, num_nodes: int) -> tuple[Any, Any]:
     keep[1:] = keys[1:] != keys[:-1]
     keys = keys[keep]
     return keys & ((1 << bits) - 1), keys >> bits
+
+
+def weighted_union(src: Any, dst: Any, num_nodes: int, edge_weight: Any) -> tuple[Any, Any, Any]:
+    """As :func:`undirected_union`, with weights: an edge has that of the first place where it is given, and one that is
+    given the other way round alone that of its reverse."""
+    xp = array_module(src)
+    both_src, both_dst = xp.concatenate([src, dst]), xp.concatenate([dst, src])
+    # Equal edges stay in order of input: what is given stands before reverses.
+    order = edge_order(both_src, both_dst, num_nodes)
+    both_src, both_dst = both_src[order], both_dst[order]
+    keep = xp.ones(len(order), dtype=bool)
+    keep[1:] = (both_src[1:] != both_src[:-1]) | (both_dst[1:] != both_dst[:-1])
+    return both_src[keep], both_dst[keep], edge_weight[order[keep] % len(src)]

@@ -15,6 +15,9 @@ from gnnsample_lab.device.arrays import array_module, dense, to_host
 from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.csc import build_csc, edge_order, rows_of, with_reverse_edges
 
+_MANY_NODES = 2**24
+"""From so many vertices on it is asked whether there is memory for them."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
@@ -144,6 +147,7 @@ class Graph:
 
         Raises:
             TypeError, ValueError: as :class:`Graph`; ids out of range name the position.
+            MemoryError: more vertices than memory has room for, as where ids are not compacted.
         """
         undirected, keep_edge_ids = flag("undirected", undirected), flag("keep_edge_ids", keep_edge_ids)
         src, dst = integers("src", src), integers("dst", dst)
@@ -153,6 +157,7 @@ class Graph:
             raise ValueError(
                 f"src and dst must be on one device (got {checks.device_of(src)} and {checks.device_of(dst)})"
             )
+        is_found = num_nodes is None
         if num_nodes is None:
             ids_below("src", src, MAX_NODES)
             ids_below("dst", dst, MAX_NODES)
@@ -160,6 +165,7 @@ class Graph:
         num_nodes = whole("num_nodes", num_nodes, 0, MAX_NODES)
         ids_below("src", src, num_nodes)
         ids_below("dst", dst, num_nodes)
+        _check_offsets_fit(num_nodes, is_found, checks.device_of(src))
         if edge_weight is not None:
             edge_weight = checks.weights(edge_weight, len(src))
             if checks.device_of(edge_weight) != checks.device_of(src):
@@ -377,6 +383,27 @@ def check_graph(value: Any, name: str = "graph") -> Graph:
     """``value``, a :class:`Graph`; anything else is a TypeError that names the argument."""
     graph: Graph = instance(name, value, Graph, "a gnnsample_lab.Graph")
     return graph
+
+
+def _check_offsets_fit(num_nodes: int, is_found: bool, device: str) -> None:
+    """MemoryError where there is no room for ``indptr`` and the degrees that it is made of.
+
+    Args:
+        is_found: ``num_nodes`` is the largest id plus one, which nobody gave.
+    """
+    if num_nodes < _MANY_NODES:
+        return
+    from gnnsample_lab.graph.edgewise.backend_cpu import available_bytes
+
+    need = 2 * 8 * (num_nodes + 1)
+    free = runtime.gpu_memory()[0] if device == "cuda" else available_bytes()
+    if need > free:
+        source = ", the largest id of src and dst plus one" if is_found else ""
+        raise MemoryError(
+            f"num_nodes must fit memory (got {num_nodes:,}{source}, which needs {_gib(need)} where {_gib(free)} are "
+            "free): compact the ids of src and dst to 0 .. N-1, as numpy.unique(..., return_inverse=True) does, "
+            "and pass num_nodes=N"
+        )
 
 
 def _gib(num_bytes: int) -> str:

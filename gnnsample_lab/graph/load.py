@@ -63,7 +63,8 @@ def load(
             ``"yelp"`` and ``"amazon"``, Planetoid's ``"cora"``, ``"citeseer"`` and ``"pubmed"``, gnn-benchmark's
             ``"cora-full"``, ``"coauthor-cs"``, ``"physics"``, ``"amazon-computers"`` and ``"amazon-photo"``,
             ``"musae-facebook"``, ``"musae-git"`` and ``"musae-twitch-de"``, ``"snap:<path or name>"``, a synthetic
-            twin such as ``"arxiv-like"``, or ``"rmat"``.
+            twin such as ``"arxiv-like"``, or ``"rmat"``. The ids of a SNAP list are compacted: the vertices that occur
+            become ``0 .. N-1`` in the order of their ids.
         root: data folder; else ``LAB_DATA_ROOT``, else the checkout's or the user's data folder.
         download: fetch what is missing; False raises instead.
         scale: synthetic graphs only: shrink (or grow) vertices and edges by this factor.
@@ -76,7 +77,11 @@ def load(
         features: False leaves node features out; ``"auto"`` does so for generated features above 4 GiB.
             ``"raw"`` gives all columns of the MUSAE graphs, 0 or 1, where True gives 128 hashed ones (rows of
             length 1); for every other graph it is the same as True.
-        weighted: give every edge a random weight in [1, 5) where the dataset has none.
+        weighted: give every edge a random weight in [1, 5) where the dataset has none. A SNAP list has weights where
+            its third column, if any, begins with a number: then every line must have one, finite and not negative.
+            Undirected, the first weight of an edge that is listed several times stays, and a reverse that is not
+            listed gets that of its edge. A third column of anything else and further columns are not read, and with
+            ``weighted=False`` no third one.
         use_cache: False neither reads nor writes our cache.
         progress: show progress bars.
         version: of the generator of a twin. 2 gives the graphs that earlier records were measured on, edge for edge;
@@ -125,7 +130,7 @@ def load(
         if kind == "ogb":
             graph = _load_ogb(name, base, download, undirected, use_cache, progress)
         elif kind == "snap":
-            graph = _load_snap(name, base, download, undirected is not False, use_cache, progress)
+            graph = _load_snap(name, base, download, undirected is not False, weighted, use_cache, progress)
         else:
             graph = _load_files(name, base, download, features, seed, use_cache, progress)
     if features is False and graph.feat is not None:
@@ -338,6 +343,13 @@ def _fetch_ogb(name: str, meta: ogb_source.OgbInfo, base: Path, download: bool, 
     if given is None and not download:
         raise DatasetNotFoundError(_not_found(name, locate.ogb_folders(name, base)))
     folder = base / "ogb" / meta.folder
+    with roots.without_empty_folders(folder.parent):
+        return _make_ogb(name, meta, base, folder, given, progress)
+
+
+def _make_ogb(
+    name: str, meta: ogb_source.OgbInfo, base: Path, folder: Path, given: Path | None, progress: bool
+) -> Path:
     roots.require_writable(folder.parent, f"unpacking {given.name}" if given else f"downloading {meta.url}")
     with exclusive(folder):
         found = locate.ogb_folder(name, base)  # another process may have made it meanwhile
@@ -373,7 +385,7 @@ def _fetch_zip(url: str, archive: Path, folder: Path, inner: str | None, progres
 
 
 def _load_snap(
-    name: str, base: Path, download: bool, undirected: bool, use_cache: bool, progress: bool
+    name: str, base: Path, download: bool, undirected: bool, weighted: bool, use_cache: bool, progress: bool
 ) -> Graph:
     target = name.removeprefix("snap:")
     if not target:
@@ -386,10 +398,13 @@ def _load_snap(
             why = "" if url else "; the catalogue knows no address for it"
             raise DatasetNotFoundError(_not_found(name, [candidates[0].parent, base, candidates[-1]]) + why)
         path = fetch(url, base / "snap" / f"{target}.txt.gz", progress=progress)
-    stamp = cache.fingerprint(["snap", snap_source.VERSION, str(path), cache.file_stamp(path), undirected])
+    # A list that is asked for without its weights, or has none, is cached once.
+    own_weights = weighted and snap_source.has_weights(path)
+    parts = ["snap", snap_source.VERSION, str(path), cache.file_stamp(path), undirected]
+    stamp = cache.fingerprint([*parts, "weights"] if own_weights else parts)
     graph = cache.cached(
         base, path.name.split(".")[0], stamp,
-        lambda: snap_source.read(path, undirected=undirected, name=name), use_cache,
+        lambda: snap_source.read(path, undirected=undirected, weighted=own_weights, name=name), use_cache,
     )  # fmt: skip
     # One file has several names, and its cache the one that was asked for first.
     return graph if graph.name == name else _replaced(graph, name=name)
@@ -428,21 +443,28 @@ def _fetch_files(entry: catalogue.Entry, base: Path, download: bool, progress: b
         for file_name, address in formats.addresses(entry).items():
             fetch(address, folder / file_name, progress=progress)
     else:
-        roots.require_writable(base, f"unpacking {given.name}" if given else f"downloading {url}")
-        with exclusive(folder):
-            if formats.find(entry, base) is None:  # another process may have made it meanwhile
-                if given is None:
-                    _fetch_zip(url, formats.archives(entry, base)[0], folder, None, progress)
-                else:
-                    try:
-                        unzip(given, folder, inner, progress=progress)
-                    except CorruptDataError as error:
-                        raise CorruptDataError(f"{error}; remove it to download it again") from error
+        with roots.without_empty_folders(base):
+            roots.require_writable(base, f"unpacking {given.name}" if given else f"downloading {url}")
+            with exclusive(folder):
+                if formats.find(entry, base) is None:  # another process may have made it meanwhile
+                    _make_files(url, given, formats.archives(entry, base)[0], folder, inner, progress)
     key = formats.find(entry, base)
     if key is None:
         wanted = formats.FORMATS[entry["format"]].keys(entry)[0]
         raise DatasetNotFoundError(f"{given or url} was brought to {folder}, but it holds no {wanted}")
     return key
+
+
+def _make_files(
+    url: str, given: Path | None, archive: Path, folder: Path, inner: str | None, progress: bool
+) -> None:
+    if given is None:
+        _fetch_zip(url, archive, folder, None, progress)
+        return
+    try:
+        unzip(given, folder, inner, progress=progress)
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{error}; remove it to download it again") from error
 
 
 def _replaced(graph: Graph, **parts: Any) -> Graph:

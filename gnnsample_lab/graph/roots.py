@@ -7,9 +7,11 @@ user's cache folder when the root cannot be written to.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from gnnsample_lab.checks import path as checked_path
@@ -17,6 +19,8 @@ from gnnsample_lab.resources import user_folder
 
 CACHE_FOLDER = ".gnnsample_lab"
 _PACKAGE_ROOT = Path(__file__).resolve().parents[1]
+_TRIES = 4
+"""How often a folder is made again that another process has removed at once, for being empty."""
 
 
 def checkout() -> Path | None:
@@ -45,12 +49,37 @@ def is_writable(folder: Path) -> bool:
     Trying is the only reliable test: permission bits say nothing to root, on read-only mounts or under
     quotas.
     """
+    for _ in range(_TRIES):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return True
+        except FileNotFoundError:
+            continue
+        except OSError:
+            break
+    return False
+
+
+@contextlib.contextmanager
+def without_empty_folders(folder: Path) -> Iterator[None]:
+    """Where the block fails, ``folder`` and those above it go that were missing before, as far as they are empty.
+
+    What another process has put there meanwhile, its lock file for one, keeps them.
+    """
+    missing = []
+    with contextlib.suppress(OSError):  # where nothing may be looked up, nothing is made
+        for each in (folder, *folder.parents):
+            if each.exists():
+                break
+            missing.append(each)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
+        yield
+    except BaseException:
+        for each in missing:
+            with contextlib.suppress(OSError):
+                each.rmdir()
+        raise
 
 
 def require_writable(folder: Path, purpose: str) -> None:

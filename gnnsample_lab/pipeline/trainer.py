@@ -19,6 +19,7 @@ from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.device.pools import GivenBack
+from gnnsample_lab.graph.checks import check_distinct
 from gnnsample_lab.graph.errors import CorruptDataError
 from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.minibatch.export import tensor
@@ -474,14 +475,15 @@ class Trainer:
         Fanouts are those of training; batch ids lie apart from it and are the same at every call.
 
         Args:
-            split: name in ``graph.splits``, or vertex ids.
+            split: name in ``graph.splits``, or distinct vertex ids.
 
         Raises:
-            ValueError: no such split, or none of its vertices has a label.
+            ValueError: no such split, a vertex that it names twice, or none of its vertices has a label.
         """
         import torch
 
         seeds = _split(self.graph, split) if isinstance(split, str) else split
+        check_distinct(f"split {split!r}" if isinstance(split, str) else "split", seeds)
         self.model.eval()
         scores = torch.zeros(3, dtype=torch.float64, device=self.device)
         with executors.shared_stream(self.device), torch.no_grad():

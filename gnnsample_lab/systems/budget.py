@@ -32,7 +32,7 @@ def bytes_of(budget_gb: float | None) -> int | None:
     """``budget_gb`` in bytes, one at least; None where there is none."""
     if budget_gb is None:
         return None
-    return max(1, int(real("budget_gb", budget_gb, None, 1e9, above=0) * 1e9))
+    return max(1, round(real("budget_gb", budget_gb, None, 1e9, above=0) * 1e9))
 
 
 def cache_bytes(cache_gb: float | None, ratio: float | None, capacity_bytes: int | None) -> int | None:
@@ -43,7 +43,7 @@ def cache_bytes(cache_gb: float | None, ratio: float | None, capacity_bytes: int
     """
     if cache_gb is None:
         return capacity_bytes
-    found = int(real("cache_gb", cache_gb, 0, 1e9) * 1e9)
+    found = round(real("cache_gb", cache_gb, 0, 1e9) * 1e9)  # n / 1e9 * 1e9 may lie a little below n
     if ratio is not None or capacity_bytes is not None:
         raise ValueError("give one of cache_ratio, capacity_bytes and cache_gb (got cache_gb and another)")
     return found

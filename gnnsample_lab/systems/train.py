@@ -38,6 +38,7 @@ from gnnsample_lab.distributed.sampling.methods import METHODS
 from gnnsample_lab.features.ranking.hotness import POLICIES
 from gnnsample_lab.features.reuse.reorder import MAX_EXACT
 from gnnsample_lab.files import scratch_folder
+from gnnsample_lab.graph.checks import check_distinct
 from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.pipeline.captured import is_captured
 from gnnsample_lab.pipeline.checkpoint import check_place
@@ -278,6 +279,8 @@ def prepare(
             f"the {workers} samplers of a GPU sample one after the other: a call that waits for other ranks holds the "
             "library's lock"
         )
+    if name in MODELS and name != "gat" and "heads" in model_options:
+        notes.append(f"heads are of model='gat' alone: heads={model_options['heads']} was not used")
     if name == "pinsage" and chosen.name != "lab":
         notes.append(
             f"walks are drawn, counted and mapped by one sampler of this library, not in the way of {chosen.name!r}: "
@@ -976,6 +979,7 @@ def _check_data(graph: Any) -> None:
             )
     if len(graph.splits.get("train", ())) == 0:
         raise ValueError(f"graph {graph.name!r} has no vertices in split 'train'")
+    check_distinct("split 'train'", graph.splits["train"])
     # Of several columns all seeds count: -1 is for one column alone.
     if not _is_labelled(graph, "train"):
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,14 @@ def test_what_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         runner.main(["cpu", "--targets", str(tmp_path / "T.md")])
     assert "--targets goes with report" in capsys.readouterr().err
+
+
+def test_a_missing_folder_is_refused_and_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--targets", "--readme"):
+        path = tmp_path / "nope" / "t.md"
+        assert runner.main(["report", option, str(path)]) == 1
+        assert re.match(rf"{re.escape(str(path))} is not written: .*No such file", capsys.readouterr().out)
+    assert not list(tmp_path.iterdir())
 
 
 def test_listing_targets_imports_nothing_heavy() -> None:

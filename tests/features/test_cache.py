@@ -618,3 +618,10 @@ def test_statistics_do_not_keep_what_was_looked_up():
         used.append(pool.used_bytes())
     assert used[-1] - used[1] <= 4 * 1024  # locations, misses and their vertices have 320 kB
     assert all(0 < one.misses < 20_000 for one in stats)
+
+
+def test_a_cache_of_more_rows_than_32_bits_count_is_refused(tmp_path: Path) -> None:
+    """Places are 32 bits: a later one would be read as a row of the mini-batch before."""
+    table = np.memmap(tmp_path / "table", np.float16, "w+", shape=(2**31 + 1, 1))  # a hole in the file
+    with pytest.raises(ValueError, match="at most 2147483647 rows can be cached.*got 2147483649"):
+        lab.FeatureCache(table, ratio=1.0, device="cpu")

@@ -133,6 +133,7 @@ def test_node_data_is_converted_and_masks_become_ids():
         ({"splits": {"train": np.ones(3, bool)}}, ValueError, "splits.*mask must have shape"),
         ({"splits": {"train": [0.5]}}, TypeError, "splits.*must be integers"),
         ({"splits": [1, 2]}, TypeError, "splits must map names"),
+        ({"splits": {1: [0]}}, TypeError, r"^names in splits must be strings .got 1 of type int"),
     ],
 )  # fmt: skip
 def test_a_bad_graph_is_an_error_that_names_the_argument(changes, error, match):
@@ -158,6 +159,30 @@ def test_a_bad_graph_is_an_error_that_names_the_argument(changes, error, match):
 def test_bad_edges_are_errors_that_name_the_argument(args, error, match):
     with pytest.raises(error, match=match):
         Graph.from_edges(*args)
+
+
+@pytest.mark.parametrize(
+    ("args", "got"),
+    [
+        (([2**40], [1]), "1,099,511,627,777, the largest id of src and dst plus one"),
+        (([1], [2**40]), "1,099,511,627,777, the largest id of src and dst plus one"),
+        (([0], [1], 2**40), "1,099,511,627,776"),
+        (([], [], 2**40), "1,099,511,627,776"),
+    ],
+)
+def test_more_vertices_than_memory_holds_are_an_error_that_says_what_to_do(args, got, monkeypatch):
+    """NumPy's said how many TiB it could not allocate, and not for what."""
+    monkeypatch.setattr("gnnsample_lab.graph.edgewise.backend_cpu.available_bytes", lambda: 2**30)
+    for options in ({}, {"keep_edge_ids": True}, {"undirected": True}):
+        with pytest.raises(
+            MemoryError,
+            match=rf"^num_nodes must fit memory .got {got}, which needs 16384.*1.00 GiB are free.: compact",
+        ):
+            Graph.from_edges(*args, **options)
+    assert Graph.from_edges([0], [1], 2**24).num_nodes == 2**24
+    monkeypatch.undo()
+    with pytest.raises(MemoryError, match="compact the ids of src and dst"):
+        Graph.from_edges([2**47], [1])
 
 
 def test_unsorted_lists_are_found_at_a_chunk_border_too():

@@ -45,6 +45,29 @@ def test_cache_lies_in_a_writable_root_and_else_with_the_user(tmp_path, unwritab
     assert roots.cache_folder(unwritable) is None
 
 
+def test_folders_of_a_failure_go_where_they_are_empty_and_new(tmp_path):
+    (tmp_path / "old").mkdir()
+    for folder, left in (
+        ("old/a/b", ["old"]),
+        ("old", ["old"]),
+        ("new/a/b", ["old"]),
+        ("never/made", ["old"]),
+    ):
+        with pytest.raises(KeyboardInterrupt), roots.without_empty_folders(tmp_path / folder):
+            if not folder.startswith("never"):
+                (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+            raise KeyboardInterrupt
+        assert [p.name for p in tmp_path.iterdir()] == left and not list((tmp_path / "old").iterdir())
+    with pytest.raises(KeyboardInterrupt), roots.without_empty_folders(tmp_path / "new/a/b"):
+        (tmp_path / "new/a/b").mkdir(parents=True)
+        (tmp_path / "new/a/file").touch()
+        raise KeyboardInterrupt
+    assert sorted(p.name for p in (tmp_path / "new" / "a").iterdir()) == ["file"]
+    with roots.without_empty_folders(tmp_path / "fine"):
+        (tmp_path / "fine").mkdir()
+    assert (tmp_path / "fine").is_dir()
+
+
 def test_an_unwritable_root_is_named_with_the_way_out(unwritable):
     with pytest.raises(PermissionError, match=r"root '.*a-file.root' cannot be written to.*LAB_DATA_ROOT"):
         roots.require_writable(unwritable, "downloading")

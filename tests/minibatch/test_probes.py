@@ -77,6 +77,12 @@ def test_given_slots():
         ({"load_factor": 1.5}, ValueError, "load_factor must be above 0"),
         ({"load_factor": float("nan")}, ValueError, "load_factor must be above 0"),
         ({"load_factor": "half"}, TypeError, "load_factor must be a number"),
+        (
+            {"load_factor": 1e-12},
+            ValueError,
+            "load_factor must leave at most .* slots, .*got 1e-12, .*3,000,000,000,000",
+        ),
+        ({"load_factor": 1e-12, "hash": "modulo"}, ValueError, "load_factor must leave at most"),
         ({"slots": 6}, ValueError, "slots must be a power of two with hash='multiplicative' .got 6"),
         ({"slots": 2}, ValueError, "slots must be at least the 3 distinct ids .got 2"),
         ({"slots": 4.0}, TypeError, "slots must be an integer"),

@@ -144,6 +144,23 @@ def test_accuracy_is_counted_over_the_split(graph):
     assert trainer.evaluate(ids) == trainer.evaluate("valid")
 
 
+def test_a_split_that_repeats_vertices_has_no_accuracy(graph):
+    """Within a mini-batch they would count once, so that it would depend on the batch size."""
+    repeated = Graph(
+        graph.indptr,
+        graph.indices,
+        feat=graph.feat,
+        label=graph.label,
+        splits={"train": [1, 2], "valid": [5, 3, 5]},
+    )
+    trainer = make_trainer(repeated)
+    with pytest.raises(ValueError, match="split 'valid' must name each vertex once .got vertex 5 2 times"):
+        trainer.evaluate("valid")
+    with pytest.raises(ValueError, match="split must name each vertex once .got vertex 9 3 times"):
+        trainer.evaluate([9, 9, 9])
+    assert 0 <= trainer.evaluate([5, 3]) <= 1
+
+
 def test_evaluation_does_not_disturb_training(graph):
     with_it, without = make_trainer(graph), make_trainer(graph)
     with_it.epoch(0)

@@ -29,6 +29,12 @@ QUICK = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("num_bytes", [960, 1_000_007, 123_456_789, 32 * 10**9 + 1])
+def test_bytes_given_as_gigabytes_are_those_bytes(num_bytes):
+    """``int`` would lose one of 960."""
+    assert budget.cache_bytes(num_bytes / 1e9, None, None) == budget.bytes_of(num_bytes / 1e9) == num_bytes
+
+
 def test_cache_gb_is_the_cache_alone_its_table_of_places_included(graph):
     rows, row_bytes = graph.num_nodes, graph.feat.shape[1] * graph.feat.itemsize
     wanted = 100 * row_bytes + table_bytes(rows)

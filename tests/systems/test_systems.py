@@ -6,6 +6,7 @@ On a CPU a system is its samples, cache, match, order and executor: strategy, ID
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import math
@@ -71,6 +72,22 @@ def test_the_table_names_parts_that_exist():
         assert system.executor in EXECUTORS and system.match in MATCHES
         assert system.transfer in {"auto", *TRANSFERS} and system.sample_device in ("cpu", "cuda")
         assert system.cache is None or system.cache in {*POLICIES, "in-degree"}
+
+
+def test_a_split_that_repeats_vertices_is_refused(graph):
+    """A mini-batch has a seed once, so that losses would depend on how seeds fall together."""
+    train = graph.splits["train"]
+    repeated = dataclasses.replace(graph, splits={**graph.splits, "train": np.append(train, train[3])})
+    with pytest.raises(
+        ValueError, match=f"split 'train' must name each vertex once .got vertex {train[3]} 2 times"
+    ):
+        lab.train(repeated, epochs=1, **QUICK)
+
+
+@pytest.mark.parametrize(("model", "told"), [("gcn", True), ("gat", False)])
+def test_heads_of_a_model_without_any_are_noted(graph, model, told):
+    notes = lab.train(graph, model, epochs=1, heads=2, **QUICK).notes
+    assert any("heads=2 was not used" in note for note in notes) == told
 
 
 @pytest.mark.parametrize(("system", "told"), [("gnnlab", True), ("dgl", True), ("lab", False)])

@@ -14,7 +14,7 @@ from gnnsample_lab.checks import choice, flag, host_integers, ids, instance, rea
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph import cache, roots
-from gnnsample_lab.graph.checks import host_bytes, id_dtype
+from gnnsample_lab.graph.checks import check_distinct, host_bytes, id_dtype
 from gnnsample_lab.graph.graph import Graph, check_graph
 
 from . import methods
@@ -233,7 +233,9 @@ def evenest(graph: Graph, parts: int, method: str, seeds: Any = None) -> Partiti
 def check_seeds(graph: Graph, seeds: Any) -> np.ndarray:
     """The training vertices as ``int64[T]`` on the host: ``seeds``, else the training split, else none."""
     if seeds is None:
-        return to_host(graph.splits.get("train", np.zeros(0, np.int64))).astype(np.int64, copy=False)
+        found = to_host(graph.splits.get("train", np.zeros(0, np.int64))).astype(np.int64, copy=False)
+        check_distinct("split 'train'", found)
+        return found
     found = host_integers("seeds", ids("seeds", seeds, graph.num_nodes)).astype(np.int64, copy=False)
     if len(np.unique(found)) != len(found):
         raise ValueError(

@@ -96,6 +96,10 @@ class FeatureCache:
             left = int(left or 0)
             self._tail_bytes = self._tails_of(transfer, left)
             self.num_cached = sizing.rows_in(left, self.num_nodes, self.row_bytes, self._tail_bytes)
+        if self.num_cached >= 2**31:
+            raise ValueError(
+                f"at most {2**31 - 1} rows can be cached: places of rows have 32 bits (got {self.num_cached})"
+            )
         self.cached_ids = self._choose(hotness)
         with streams.results(self.device == "cuda"):
             self._fill()

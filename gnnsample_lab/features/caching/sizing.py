@@ -109,7 +109,9 @@ def hottest_first(hotness: Any, num_nodes: int) -> np.ndarray:
     order = getattr(hotness, "order", None)
     score = host_array("hotness", hotness if order is None else order)
     if score.dtype.kind not in ("iu" if order is not None else "fiu"):
-        raise TypeError(f"hotness must hold one number per vertex (got {shown(hotness)})")
+        raise TypeError(
+            f"hotness must hold one number per vertex (got {shown(hotness)}, dtype {score.dtype})"
+        )
     if score.shape != (num_nodes,):
         raise ValueError(f"hotness must have one score per vertex, {num_nodes} (got shape {score.shape})")
     if order is not None:

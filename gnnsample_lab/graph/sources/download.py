@@ -51,23 +51,27 @@ def download(url: str, target: Path, *, sha256: str | None = None, progress: boo
         CorruptDataError: the checksum is wrong; a file that this call fetched is removed.
         OSError: not enough free disk space.
     """
-    roots.require_writable(target.parent, f"downloading {url}")
-    with exclusive(target):
-        part = target.with_name(target.name + ".part")
-        note = target.with_name(target.name + ".part.json")
-        if not target.exists():
-            _fetch(url, part, note, target.name, progress)
-            if sha256 is not None and _sha256(part) != sha256:
-                part.unlink()
-                note.unlink(missing_ok=True)
-                raise CorruptDataError(
-                    f"{url} does not have the expected SHA-256 {sha256}; the file was removed"
-                )
-            part.replace(target)
-        elif sha256 is not None and _sha256(target) != sha256:
-            raise CorruptDataError(f"{target} does not have the expected SHA-256 {sha256}")
-        note.unlink(missing_ok=True)
+    with roots.without_empty_folders(target.parent):
+        roots.require_writable(target.parent, f"downloading {url}")
+        with exclusive(target):
+            _download(url, target, sha256, progress)
     return target
+
+
+def _download(url: str, target: Path, sha256: str | None, progress: bool) -> None:
+    """As :func:`download`; the caller holds the lock of ``target``."""
+    part = target.with_name(target.name + ".part")
+    note = target.with_name(target.name + ".part.json")
+    if not target.exists():
+        _fetch(url, part, note, target.name, progress)
+        if sha256 is not None and _sha256(part) != sha256:
+            part.unlink()
+            note.unlink(missing_ok=True)
+            raise CorruptDataError(f"{url} does not have the expected SHA-256 {sha256}; the file was removed")
+        part.replace(target)
+    elif sha256 is not None and _sha256(target) != sha256:
+        raise CorruptDataError(f"{target} does not have the expected SHA-256 {sha256}")
+    note.unlink(missing_ok=True)
 
 
 def _fetch(url: str, part: Path, note: Path, name: str, progress: bool) -> None:

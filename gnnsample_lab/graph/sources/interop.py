@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gnnsample_lab.checks import array, ids, shown, text
+from gnnsample_lab.graph import checks
 
 if TYPE_CHECKING:
     from gnnsample_lab.graph.graph import Graph
@@ -87,9 +88,9 @@ def _numbers(values: list[Any], argument: str, owners: list[Any]) -> np.ndarray:
 def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
     """Graph of a homogeneous PyTorch Geometric ``Data``.
 
-    Takes ``edge_index`` (row 0 flows to row 1), ``num_nodes``, ``edge_weight`` (or a one-dimensional
-    ``edge_attr``), ``x``, ``y`` and the train, val and test masks. Edges are put into
-    canonical order; ``edge_ids`` keeps the column of ``edge_index`` that each came from.
+    Takes ``edge_index`` (row 0 flows to row 1), ``num_nodes``, ``edge_weight`` (or an ``edge_attr`` of one column of
+    floating-point numbers; integers there, such as types of edges, are left out), ``x``, ``y`` and the train, val and
+    test masks. Edges are put into canonical order; ``edge_ids`` keeps the column of ``edge_index`` that each came from.
 
     Raises:
         TypeError: heterogeneous data, or masks that are not boolean.
@@ -110,10 +111,15 @@ def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
     for row, ends in enumerate(edges):
         ids(f"data.edge_index[{row}]", ends, num_nodes)
     weight = getattr(data, "edge_weight", None)
-    if weight is None:
+    if weight is not None:
+        weight = checks.weights(weight, edges.shape[1], "data.edge_weight")
+    else:
         attribute = getattr(data, "edge_attr", None)
-        if attribute is not None and (attribute.ndim == 1 or attribute.shape[1:] == (1,)):
-            weight = attribute.reshape(-1)
+        shape = tuple(getattr(attribute, "shape", ()))
+        if len(shape) == 1 or shape[1:] == (1,):
+            attribute = array("data.edge_attr", attribute)
+            if attribute.dtype.kind == "f":
+                weight = checks.weights(attribute.reshape(-1), edges.shape[1], "data.edge_attr")
     splits = {k: getattr(data, m) for k, m in _MASKS.items() if getattr(data, m, None) is not None}
     for split, mask in splits.items():
         if array(_MASKS[split], mask).dtype.kind != "b":  # zeros and ones would be taken for vertex ids

@@ -9,6 +9,7 @@ because their header may claim any size: it must fit the bytes that are there be
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import gzip
 import io
@@ -18,7 +19,6 @@ import re
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,7 +28,10 @@ from gnnsample_lab.files import CorruptDataError, reading, reserve
 from gnnsample_lab.graph import checks
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_NUMBER = re.compile(rb"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)", re.IGNORECASE)
 _NAN = ["nan", "NaN", "NAN"]
+_FIRST_ROWS = 1000
+"""Of a list, which say whether it has weights: a list may be too long to be read for that."""
 _CHUNK_BYTES = 1 << 26
 _ON_DISK_BYTES = 1 << 31
 INT64_MAX = 2**63 - 1
@@ -76,6 +79,60 @@ def integers(
             )
         _check_rows(path, len(frame), rows)
         return frame.to_numpy(dtype=np.int64)
+
+
+def has_weights(path: Path) -> bool:
+    """Whether the third column of a list holds numbers, by the first of its first rows that has a third column.
+
+    Raises:
+        FileNotFoundError, CorruptDataError: as :func:`integers`.
+    """
+    with reading(path, "text with integers"):
+        first_rows = itertools.islice(_rows_of_list(path), _FIRST_ROWS)
+        third = next((cells[2] for _, cells in first_rows if len(cells) > 2), b"")
+        return _NUMBER.fullmatch(third) is not None
+
+
+def weights(path: Path, rows: int) -> np.ndarray:
+    """float64[rows]: the third column of a list whose first two columns :func:`integers` has read.
+
+    Raises:
+        FileNotFoundError, CorruptDataError: naming the file and the line that has no number there, or one that is no
+            weight: infinite, negative, or not to be held by 32 bits.
+    """
+    with reading(path, "text with weights"):
+        found = _third_column(path, rows)
+        with np.errstate(over="ignore"):
+            narrow = found.astype(np.float32)
+        wrong = ~(np.isfinite(narrow) & (found >= 0) & ((narrow > 0) == (found > 0)))
+        if wrong.any():
+            place = int(np.flatnonzero(wrong)[0])
+            raise _no_weight(path, *next(itertools.islice(_rows_of_list(path), place, None)))
+        return found
+
+
+def _third_column(path: Path, rows: int) -> np.ndarray:
+    # Where pandas sees no column of numbers, the lines tell which one is to blame, if any.
+    with contextlib.suppress(CorruptDataError):
+        column = _frame(path, None, r"\s+", [], 3)[2]
+        if len(column) == rows and column.dtype.kind in "iuf":
+            return column.to_numpy(dtype=np.float64)  # type: ignore[no-any-return]
+    numbers_by_line = (_weight(path, number, cells) for number, cells in _rows_of_list(path))
+    return np.fromiter(numbers_by_line, np.float64, count=rows)
+
+
+def _weight(path: Path, number: int, cells: list[bytes]) -> float:
+    if len(cells) < 3 or not _NUMBER.fullmatch(cells[2]):
+        raise _no_weight(path, number, cells)
+    return float(cells[2])
+
+
+def _no_weight(path: Path, number: int, cells: list[bytes]) -> CorruptDataError:
+    got = b" ".join(cells).decode("utf-8", "replace")[:60]
+    return CorruptDataError(
+        f"{path} line {number} must have a weight in its third column, finite, not negative and of 32 bits "
+        f"(got {got!r}); weighted=False leaves that column unread"
+    )
 
 
 def numbers(path: Path, *, rows: int, empty_is_nan: bool = False) -> np.ndarray:
@@ -224,6 +281,18 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         yield number, line.decode("utf-8-sig", "replace").strip(" \t\r\n")
 
 
+def _rows_of_list(path: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """``(line, cells)`` of each line of a list that is neither blank nor a comment, as pandas has them."""
+    number = 0
+    for _, lines in _raw_lines(path):
+        for line in lines.splitlines():  # those that end on a carriage return alone
+            number += 1
+            text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            cells = [cell for cell in re.split(rb"[ \t]+", text.partition(b"#")[0]) if cell]
+            if cells:
+                yield number, cells
+
+
 def _bad_line(path: Path, sep: str, columns: int | None, spare: bool, has_header: bool = False) -> str | None:
     """A message about the first line without the integers that are asked for; slow, hence only after a failure."""
     for number, line in _lines(path):
@@ -315,7 +384,7 @@ class Archive:
         return (array.astype("S") if array.dtype.kind == "U" else array).reshape(-1)[0].decode()
 
 
-@contextmanager
+@contextlib.contextmanager
 def npz(path: Path) -> Iterator[Archive]:
     """Open a ``.npz`` file; errors of the block become errors about it.
 

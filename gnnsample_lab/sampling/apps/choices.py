@@ -115,11 +115,21 @@ def shares(name: str, value: Any) -> np.ndarray:
     """Shares of a whole, ``float64[n]`` in host memory.
 
     Raises:
-        TypeError, ValueError: not a vector of finite numbers, or a negative one, or none above 0.
+        TypeError, ValueError: not a vector of finite numbers, or a negative one, or none above 0; the message says
+            which, and where it stands.
     """
     found = to_host(numbers(name, value)).astype(np.float64)
-    if found.ndim != 1 or not np.isfinite(found).all() or (found < 0).any() or not (found > 0).any():
-        raise ValueError(f"{name} must be a vector of finite numbers, not negative, and not all zero")
+    if found.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional (got shape {tuple(found.shape)})")
+    bad = ~(np.isfinite(found) & (found >= 0))
+    if bad.any():
+        position = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"{name} must be finite and not negative (got {float(found[position])} at position {position})"
+        )
+    if not found.any():
+        got = f"0 at all {found.size} positions" if found.size else "none"
+        raise ValueError(f"{name} must have a number above 0 (got {got})")
     return found
 
 

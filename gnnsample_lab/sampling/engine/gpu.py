@@ -200,7 +200,7 @@ class GpuEngine:
 
     def _check(self, status: int) -> None:
         if status != CLEAR:
-            raise self.operator.error(status, self.first_sample)
+            raise self.operator.error(status, self.graph.num_nodes, self.first_sample)
 
     def _reserve(self, count: int) -> None:
         """Make room for the output of ``count`` more steps, one allocation, and tell kernels where it is."""

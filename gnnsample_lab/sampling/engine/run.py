@@ -87,6 +87,7 @@ def run_app(
             ``index="published"`` for a collective application with ``graph_bytes``, whose lists are read across the
             bus, and on a GPU for ``unique`` in graphs of 2**32 vertices or more.
         SamplingAppError: a function of ``app`` does not compile or fails in a sample; the message names its line.
+        MemoryError: the samples, or their roots, do not fit into memory; take fewer samples.
         RuntimeError: ``device="cuda"`` without a usable GPU, or an application that does not end.
     """
     check_graph(graph)

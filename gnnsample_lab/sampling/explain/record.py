@@ -413,7 +413,8 @@ class Recorder:
 
     def error(self, row: int, fault: Fault) -> SamplingAppError:
         """What the engine raises for ``fault`` of the sample in ``row``."""
-        return self.operator.error(row << 24 | fault.line << 4 | fault.code, self.first_sample)
+        status = row << 24 | fault.line << 4 | fault.code
+        return self.operator.error(status, self.num_nodes, self.first_sample)
 
     def _start(
         self, row: int, step: int, k: int, j: int, transits: Sequence[int], size: int, attempt: int, choosing: bool

@@ -19,6 +19,7 @@ from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import kernels, philox, runtime, streams
 from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.graph.graph import check_graph
+from gnnsample_lab.sampling.memory import check_fits
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 
 MAX_LENGTH = 2**24
@@ -65,6 +66,7 @@ def flow_walks(
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.
+        MemoryError: the walks do not fit into memory.
         RuntimeError: ``device="cuda"`` without a usable GPU.
     """
     from gnnsample_lab.sampling.engine.plan import kept_sums
@@ -186,6 +188,7 @@ def _walks(indptr, indices, prefix, starts, length, returns, near, away, seed, f
 
 
 def _run_cpu(graph, prefix, starts, length, factors, seed, first):
+    check_fits("roots x (length + 1)", starts.size, length + 1, graph.indices.itemsize)
     out = np.full((starts.size, length + 1), -1, graph.indices.dtype)
     sums = np.empty(0, np.uint64) if prefix is None else prefix
     returns, near, away = (np.uint64(x) for x in (factors or (0, 0, 0)))

@@ -319,6 +319,9 @@ def test_without_pymetis_the_error_names_the_extra(monkeypatch):
 def test_bad_arguments_of_a_call_that_the_table_does_not_reach():
     with pytest.raises(ValueError, match="seeds must be distinct"):
         made(cliques(2, 10), 2, seeds=[1, 1])
+    repeated = lab.Graph.from_edges([0, 1, 2], [1, 2, 0], splits={"train": [2, 0, 2]})
+    with pytest.raises(ValueError, match=r"split 'train' must name each vertex once .got vertex 2 2 times"):
+        made(repeated, 2, "streaming")
     with pytest.raises(ValueError, match="parts must be between 1 and 20"):
         made(cliques(2, 10), 21)
     with pytest.raises(ValueError, match="graph must have vertices"):

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import io
 import pathlib
+import urllib.error
 import zipfile
 
 import pytest
@@ -89,6 +90,34 @@ def test_failures_say_what_happened(server, tmp_path, unwritable):
         download.download(base, tmp_path / "f.bin", progress=False)
     with pytest.raises(PermissionError, match="cannot be written to, which downloading http"):
         download.download(base, unwritable / "f.bin", progress=False)
+
+
+@pytest.mark.parametrize(
+    "name", ["cora", "ogbn-arxiv", "snap:soc-Epinions1", "reddit", "flickr", "musae-git"]
+)
+def test_a_load_without_a_network_leaves_no_folders(tmp_path, monkeypatch, name):
+    def unreachable(*arguments, **options):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", unreachable)
+    for kept in ("", "here"):
+        root = tmp_path / kept / "root"
+        (tmp_path / kept).mkdir(exist_ok=True)
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(DownloadError, match="no network"):
+            load(name, root, progress=False)
+        assert sorted(tmp_path.rglob("*")) == before
+    (root / "mine").mkdir(parents=True)
+    with pytest.raises(DownloadError, match="no network"):
+        load(name, root, progress=False)
+    assert names(root) == ["mine"], "what was there stays, though it is empty"
+
+
+def test_what_a_broken_download_left_keeps_its_folder(server, tmp_path):
+    url = server.add("/f.bin", BODY, cut_after=[100_000] + [0] * (download.ATTEMPTS - 1))
+    with pytest.raises(DownloadError):
+        download.download(url, tmp_path / "deep" / "f.bin", progress=False)
+    assert names(tmp_path / "deep") == ["f.bin.part", "f.bin.part.json"]
 
 
 def test_a_large_download_warns_and_a_too_large_one_is_refused(server, tmp_path, monkeypatch):

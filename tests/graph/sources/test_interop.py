@@ -135,6 +135,35 @@ def test_pyg_edge_attr_of_one_column_is_the_weight_and_others_are_not():
     assert Graph.from_pyg(Data(edge_index=index, edge_attr=torch.ones(2, 5), num_nodes=2)).edge_weight is None
 
 
+def test_pyg_edge_attr_of_integers_is_no_weight():
+    """Types of edges are numbered: they became weights."""
+    torch = pytest.importorskip("torch")
+    Data = pytest.importorskip("torch_geometric.data").Data
+    index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    for attribute in (
+        torch.tensor([1, 2, 3]),
+        torch.tensor([[-1], [2], [3]]),
+        torch.tensor([True, False, True]),
+    ):
+        assert Graph.from_pyg(Data(edge_index=index, edge_attr=attribute, num_nodes=3)).edge_weight is None
+    given = Graph.from_pyg(Data(edge_index=index, edge_weight=torch.tensor([1, 2, 3]), num_nodes=3))
+    assert given.edge_weight.tolist() == [3.0, 1.0, 2.0], "what is called a weight is one"
+
+
+def test_weights_of_pyg_that_cannot_be_are_named_as_the_data_has_them():
+    torch = pytest.importorskip("torch")
+    Data = pytest.importorskip("torch_geometric.data").Data
+    index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    for name in ("edge_attr", "edge_weight"):
+        for values, match in (
+            ([-1.0, 2.0, 3.0], r"be finite and not negative .got -1\.0 at position 0"),
+            ([1.0, 2.0, float("nan")], r"be finite and not negative .got nan at position 2"),
+            ([1.0, 2.0], r"have shape \(3,\), one per edge"),
+        ):
+            with pytest.raises(ValueError, match=rf"^data\.{name} must {match}"):
+                Graph.from_pyg(Data(edge_index=index, num_nodes=3, **{name: torch.tensor(values)}))
+
+
 def test_unusable_pyg_data_is_an_error():
     torch = pytest.importorskip("torch")
     data_module = pytest.importorskip("torch_geometric.data")

@@ -167,7 +167,32 @@ def test_an_archive_of_ours_that_a_killed_run_left_is_used_and_removed(
     served.body = body[: len(body) // 2]
     with pytest.raises(ValueError, match=r"arxiv\.zip\.downloaded is cut off or damaged .* it was removed"):
         load("ogbn-arxiv", tmp_path / "again", progress=False)
-    assert names(tmp_path / "again" / "ogb") == []
+    assert not (tmp_path / "again").exists(), "folders that are empty go, too"
+
+
+def test_a_failure_leaves_the_folder_that_another_process_works_in(server, tmp_path):
+    good = server.add("/f.bin", BODY, pause_s=0.1)
+    root = tmp_path / "root" / "deep"
+    with pytest.raises(ZeroDivisionError), roots.without_empty_folders(root):
+        busy = start(DOWNLOAD, good, root / "f.bin")
+        wait_until(lambda: (root / "f.bin.part").exists())
+        raise ZeroDivisionError
+    finish(busy)
+    assert (root / "f.bin").read_bytes() == BODY
+
+
+def test_a_folder_that_another_process_removes_at_once_is_made_again(tmp_path, monkeypatch):
+    folder = tmp_path / "root" / "deep"
+    mkdir, left = Path.mkdir, [2]
+
+    def removed(path: Path, *arguments: object, **options: object) -> None:
+        mkdir(path, *arguments, **options)  # type: ignore[arg-type]
+        if path == folder and left[0]:
+            left[0] -= 1
+            folder.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", removed)
+    assert roots.is_writable(folder) and left == [0] and names(folder) == []
 
 
 def small_graph() -> Graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 
 import numpy as np
 import pytest
@@ -146,3 +147,107 @@ def test_what_an_earlier_reader_made_of_a_list_is_not_taken_from_the_cache(tmp_p
         earlier.setattr(snap_source, "read", lambda *_, **__: Graph.from_edges([], [], 0))
         assert load(f"snap:{path}", tmp_path).num_edges == 0
     assert load(f"snap:{path}", tmp_path).num_edges == 4
+
+
+def weights_of(g):
+    src, dst = g.edges()
+    return dict(zip(zip(src.tolist(), dst.tolist()), g.edge_weight.tolist()))
+
+
+@pytest.mark.parametrize("name", ["toy.txt", "toy.txt.gz"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 1 0.5\n2 0 1e1\n1 2 3\n", "0 1 .5\n2 0 10 # 7\n1 2 3 8 x\n", "# a\n0\t1\t0.5\r\n\n2 0 10 \n1 2 +3.\n",
+        "0 1 0.5\r2 0 10\r1 2 3\r", " # a\n0 1 0.5\n # b\n2 0 10\n1 2 3\n", "\ufeff0 1 0.5\n2 0 10\n1 2 3\n",
+        "\ufeff# a\n0 1 5e-1\n2 0 10\n1 2 3\n",
+    ],
+)  # fmt: skip
+def test_a_third_column_of_numbers_is_the_weights_where_they_are_asked_for(tmp_path, text, name):
+    """They were random, as if the list had none."""
+    plain = text.encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(plain) if name.endswith(".gz") else plain)
+    g = load(f"snap:{path}", tmp_path, weighted=True, undirected=False)
+    assert weights_of(g) == {(0, 1): 0.5, (1, 2): 3.0, (2, 0): 10.0} and g.edge_weight.dtype == np.float32
+    assert load(f"snap:{path}", tmp_path, undirected=False).edge_weight is None
+
+
+def test_weights_of_a_long_list_are_those_of_its_lines(tmp_path):
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, 200, (2, 5000)) * 7
+    weight = rng.random(5000).astype(np.float32)
+    lines = [f"{u} {v} {w!r}\n" for u, v, w in zip(src.tolist(), dst.tolist(), weight.tolist())]
+    path = write(tmp_path, "".join(lines))
+    given = Graph.from_edges(src // 7, dst // 7, 200, edge_weight=weight)
+    assert snap_source.read(path, undirected=False, weighted=True).digest() == given.digest()
+    union = snap_source.read(path, weighted=True)
+    assert edge_list(union) == edge_list(snap_source.read(path))
+    first: dict[tuple[int, int], float] = {}
+    for ends in ((src, dst), (dst, src)):
+        for u, v, w in zip(*(each.tolist() for each in ends), weight.tolist()):
+            first.setdefault((u // 7, v // 7), w)
+    assert weights_of(union) == first
+
+
+def test_weights_of_both_directions_and_of_edges_that_are_listed_again(tmp_path):
+    path = write(tmp_path, "0 1 1\n1 2 2\n0 1 3\n2 1 4\n2 2 5\n3 0 6\n")
+    union = {(0, 1): 1, (1, 0): 1, (1, 2): 2, (2, 1): 4, (2, 2): 5, (3, 0): 6, (0, 3): 6}
+    assert weights_of(snap_source.read(path, weighted=True)) == union
+    listed = snap_source.read(path, weighted=True, undirected=False)
+    src, dst = listed.edges()
+    edges = sorted(zip(src.tolist(), dst.tolist(), listed.edge_weight.tolist()))
+    assert edges == [(0, 1, 1), (0, 1, 3), (1, 2, 2), (2, 1, 4), (2, 2, 5), (3, 0, 6)]
+
+
+@pytest.mark.parametrize(
+    "text", ["0 1\n1 2\n", "0 1 x\n1 2 3\n", "0 1 0,5\n1 2\n", "0 1 # 5\n1 2\n", "0 1 1_0\n1 2\n"]
+)
+def test_other_columns_stay_unread_and_the_weights_are_random(tmp_path, text):
+    path = write(tmp_path, text)
+    g = load(f"snap:{path}", tmp_path, weighted=True, seed=3)
+    assert edge_list(g) == [(0, 1), (1, 0), (1, 2), (2, 1)] and (g.edge_weight >= 1).all()
+    again = load(f"snap:{path}", tmp_path, weighted=True, seed=4)
+    assert again.edge_weight.tolist() != g.edge_weight.tolist()
+    assert load(f"snap:{path}", tmp_path).edge_weight is None
+    assert len(list((tmp_path / ".gnnsample_lab").glob("toy-*"))) == 1, (
+        "a list without weights is cached once"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("0 1 0.5\n1 2\n", 2), ("0 1\n1 2 0.5\n", 1), ("# a\n\n0 1 0.5\n1 2 x\n", 4), ("0 1 1\n1 2 -0.5\n", 2),
+        ("0 1 -1\n", 1), ("0 1 1\n1 2 nan\n", 2), ("0 1 nan\n", 1), ("0 1 1\n1 2 inf\n", 2), ("0 1 1e39\n", 1),
+        ("0 1 1\n1 2 1e-46\n", 2), (" # a\n0 1 1\n # b\n1 2 -3\n", 4), ("0 1 1\r1 2 x\r", 2),
+        ("0 1 1\n1 2 True\n", 2), ("0 1 1\n1 2 0,5\n", 2),
+    ],
+)  # fmt: skip
+def test_what_is_no_weight_is_an_error_that_names_the_file_and_the_line(tmp_path, text, line):
+    path = write(tmp_path, text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(
+            CorruptDataError, match=rf"toy\.txt line {line} must have a weight in its third column"
+        ):
+            load(f"snap:{path}", tmp_path, weighted=True)
+        assert load(f"snap:{path}", tmp_path).edge_weight is None
+
+
+def test_a_graph_in_the_cache_does_not_hide_the_weights_of_its_list(tmp_path):
+    path = write(tmp_path, "0 1 0.5\n")
+    assert load(f"snap:{path}", tmp_path).edge_weight is None
+    for _ in range(2):
+        g = load(f"snap:{path}", tmp_path, weighted=True)
+        assert weights_of(g) == {(0, 1): 0.5, (1, 0): 0.5} and isinstance(g.edge_weight, np.memmap)
+    assert load(f"snap:{path}", tmp_path).edge_weight is None
+    path.write_text("0 1 0.25\n")
+    assert weights_of(load(f"snap:{path}", tmp_path, weighted=True)) == {(0, 1): 0.25, (1, 0): 0.25}
+
+
+def test_a_damaged_list_with_weights_is_named(tmp_path):
+    whole = gzip.compress("".join(f"{i} {i + 1} 0.{i}\n" for i in range(20_000)).encode())
+    (tmp_path / "cut.txt.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CorruptDataError, match=r"cut\.txt\.gz is cut off or damaged"):
+        load("snap:cut", tmp_path, weighted=True)

@@ -201,9 +201,16 @@ def test_norms_of_any_size_keep_their_proportions(scale):
 
 @pytest.mark.parametrize(
     ("norms", "words"),
-    [([1, 2], "importance must have shape"), ([-1, 1, 1], "not negative"), ([0, 0, 0], "not all zero"),
-     ([1, float("nan"), 1], "finite")],
-)  # fmt: skip
+    [
+        ([1, 2], "importance must have shape"),
+        ([1, -2, -1], r"importance must be finite and not negative \(got -2.0 at position 1\)"),
+        ([1, float("nan"), 1], r"importance must be finite and not negative \(got nan at position 1\)"),
+        ([1, 1, float("inf")], r"importance must be finite and not negative \(got inf at position 2\)"),
+        ([0, 0, 0], r"importance must have a number above 0 \(got 0 at all 3 positions\)"),
+        ([], r"importance must have a number above 0 \(got none\)"),
+        ([[1.0, 2.0]], r"importance must be one-dimensional \(got shape \(1, 2\)\)"),
+    ],
+)
 def test_importance_is_checked(norms, words):
     with pytest.raises(ValueError, match=words):
         sample(Graph.from_edges([1], [0], 3), apps.MVS(norms), num_samples=1)

@@ -73,6 +73,9 @@ def app_of(tmp_path):
         ("return min(key=3)", 1, "given by position"),
         ("rng = 3\nreturn rng.below(2)", 2, "a whole number has no method 'below'"),
         ("return (x := 3)", 1, ":= cannot be used"),
+        ("while step < 0:\n    pass\nelse:\n    return 1\nreturn 0", 1, "else after while cannot be used"),
+        ("for v in transits:\n    pass\nelse:\n    return 1\nreturn 0", 1, "else after for cannot be used"),
+        ("for x, y in transits:\n    pass\nreturn 0", 1, "this kind of for cannot be used"),
     ],
 )
 def test_what_cannot_be_rewritten_names_the_line(app_of, body, line, match):
@@ -89,7 +92,9 @@ def test_what_cannot_be_rewritten_names_the_line(app_of, body, line, match):
         ("x = 0\nreturn src_edges[len(src_edges) + x]", 2, "index outside the list of edges"),
         ("e = transits[0].edges()\nreturn e[len(e)]", 2, "index outside the list of edges"),
         ("return transits[1]", 1, "position outside the step"),
-        ("return 40 + step", -1, "neither a vertex nor NULL"),
+        ("return 40 + step", -1, r"next returned neither a vertex \(0 to 39\) nor NULL"),
+        ("return 10**9", -1, r"neither a vertex \(0 to 39\) nor NULL"),
+        ("return -2", -1, r"neither a vertex \(0 to 39\) nor NULL"),
         ("v = 99\nreturn v.degree()", 2, "vertex outside the graph"),
         ("x = step\nreturn 5 // x", 2, "division by zero"),
         ("x = 1.0 * step\nreturn int(5 / x)", 2, "division by zero"),

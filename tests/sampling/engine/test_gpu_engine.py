@@ -197,6 +197,21 @@ def test_a_fault_is_the_one_that_the_cpu_reports(way):
     assert "test_gpu_engine.py" in errors[0]
 
 
+class Nowhere(Walk):
+    def next(self, s, transits, src_edges, step, rng):
+        return 10**9
+
+
+@pytest.mark.parametrize("way", PARALLELISMS)
+def test_what_is_no_vertex_is_told_as_on_the_cpu(way):
+    graph, errors = toy_graph(), []
+    for device, given in (("cpu", graph), ("cuda", graph.to("cuda"))):
+        with pytest.raises(lab.SamplingAppError, match=r"neither a vertex \(0 to 39\) nor NULL") as caught:
+            lab.run_app(given, Nowhere(), np.arange(40), way, device=device)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+
+
 @pytest.mark.parametrize("way", PARALLELISMS)
 def test_the_next_run_knows_nothing_of_a_fault(way):
     graph = toy_graph().to("cuda")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.sampling import memory
 from gnnsample_lab.sampling.engine import shape
 from tests.sampling.engine import app_oracle
 from tests.sampling.engine.toy_apps import APPS, Ending, Growing, Hops, Walk, toy_graph, toy_roots
@@ -271,6 +274,39 @@ def test_bad_arguments():
         lab.run_app(graph, lab.SamplingApp(), [0], device="cpu")
 
 
+MOST = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("app", "options", "what"),
+    [
+        (lab.apps.KHop((MOST,)), {}, "width of step 0 .* got 1,024 x 2,147,483,647, 8,"),
+        (lab.apps.KHop((MOST,)), {"num_samples": 3000}, "width of step 0 .* got 3,000 x 2,147,483,647"),
+        (lab.apps.Layer(MOST, MOST), {}, "width of step 0 .* got 1,024 x 2,147,483,647"),
+        (lab.apps.KHop((1000, 1000, 1000)), {}, "width of steps 0 to 2 .* got 1,024 x 1,001,001,000"),
+        (lab.apps.MultiRW(2, MOST), {}, "roots of a sample .* got 1,024 x 2,147,483,647, 16,384"),
+        (lab.apps.MVS(batch_size=MOST), {}, "roots of a sample .* got 1,024 x 2,147,483,647"),
+        (lab.apps.FastGCN(1, 2, MOST), {}, "width of step 0 .* got 1,024 x 2,147,483,647"),
+        (Walk(), {"num_samples": 2**40 - 1}, "roots of a sample .* got 1,099,511,627,775 x 1, 8,192"),
+    ],
+)
+def test_what_does_not_fit_into_memory_is_refused_by_name(app, options, what):
+    with pytest.raises(MemoryError, match=f"^num_samples x {what.replace('got', '.got')}"):
+        lab.run_app(toy_graph(), app, device="cpu", **options)
+
+
+def test_memory_is_asked_for_all_that_steps_take(monkeypatch):
+    """What they add, and what each thread holds besides."""
+    samples, width = 16, 2**20  # one task: one thread
+    need = samples * width * 4 + 8 * (1 + width)
+    for free in (need, need - 1):
+        monkeypatch.setattr(memory, "available_bytes", lambda free=free: free)
+        with pytest.raises(MemoryError) if free < need else contextlib.nullcontext():
+            lab.run_app(toy_graph(), lab.apps.KHop((width,)), np.zeros(samples, int), device="cpu")
+    monkeypatch.setattr(memory, "available_bytes", lambda: 0)
+    lab.run_app(toy_graph(), Walk(), [0], device="cpu")  # so little is not asked for
+
+
 class Odd(Walk):
     """A walk whose functions return what the test sets."""
 
@@ -380,7 +416,7 @@ def test_transits_outside_the_graph_are_an_error_that_names_both_functions():
             return 40 + step
 
     with pytest.raises(
-        lab.SamplingAppError, match="next or step_transits returned neither a vertex nor NULL"
+        lab.SamplingAppError, match=r"next or step_transits returned neither a vertex \(0 to 39\) nor NULL"
     ):
         lab.run_app(toy_graph(), Elsewhere(), [0], device="cpu")
 

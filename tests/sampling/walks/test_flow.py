@@ -126,6 +126,12 @@ def test_arguments():
         lab.flow_walks(heavy, [1], p=2.0, device="cpu")
 
 
+def test_walks_that_do_not_fit_into_memory_are_refused_by_name():
+    roots = np.zeros(2**16, int)
+    with pytest.raises(MemoryError, match=r"^roots x \(length \+ 1\) must .*got 65,536 x 16,777,217, 4,096"):
+        lab.flow_walks(random_graph(False), roots, 2**24, device="cpu")
+
+
 def test_factors_that_a_heavy_list_would_round_away_are_refused():
     edges = 1 << 16
     heavy = lab.Graph([0, 0, edges], np.zeros(edges, int), np.full(edges, 2.0**32 - 256, np.float32))

@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
-from numba import cfunc, types
+from numba import cfunc, get_num_threads, types
 
 from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.sampling.engine.language import arithmetic
@@ -23,6 +23,7 @@ from gnnsample_lab.sampling.engine.language.app import SamplingAppError, weights
 from gnnsample_lab.sampling.engine.language.compile import Operator
 from gnnsample_lab.sampling.engine.results.edges import Recorded
 from gnnsample_lab.sampling.engine.shape import Shape
+from gnnsample_lab.sampling.memory import check_fits
 from gnnsample_lab.sampling.weights import integer_weights
 
 from . import context as c
@@ -211,6 +212,7 @@ def run(
 
     Raises:
         SamplingAppError: a function does not compile, or failed in a sample.
+        MemoryError: steps add more vertices than fit into memory.
         RuntimeError: an application of infinitely many steps does not end.
     """
     following, choosing = compiled(operator)
@@ -245,6 +247,13 @@ def run(
         if shape.endless:
             count = _chunk(shape, first, min(count, _ENDLESS_STEPS), samples)
         shapes = [shape[first + i] for i in range(count)]
+        which = f"step {first}" if count == 1 else f"steps {first} to {first + count - 1}"
+        # Beside what steps add, every thread has a sample's transits and slots (of `_advance`) as int64.
+        own = 8 * (max(s.transits for s in shapes) + max(s.width for s in shapes))
+        check_fits(
+            f"num_samples x width of {which}", samples, sum(s.width for s in shapes), graph.indices.itemsize,
+            more=min(chunks, get_num_threads()) * own,
+        )  # fmt: skip
         steps += [np.empty((samples, s.width), dtype=graph.indices.dtype) for s in shapes]
         widths += [s.width for s in shapes]
         history = np.array([a.ctypes.data for a in (roots, *steps)], dtype=np.int64)
@@ -264,7 +273,7 @@ def run(
         )  # fmt: skip
         worst = int(status.min())
         if worst != int(_CLEAR):
-            raise operator.error(worst, first_sample)
+            raise operator.error(worst, graph.num_nodes, first_sample)
         ended = np.flatnonzero(live.sum(axis=0) == 0)
         if shape.endless and ended.size:
             del steps[first + int(ended[0]) :]

@@ -19,6 +19,7 @@ import numpy as np
 from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.checks import shown
 from gnnsample_lab.device import philox
+from gnnsample_lab.sampling.memory import check_fits
 
 IMPORTED = time.time()
 """When applications could first be written: a file that is older is as it was imported."""
@@ -318,9 +319,14 @@ def uniform_roots(num_samples: int, per_sample: int, num_nodes: int, seed: int) 
     """Uniform vertices, ``int64[num_samples, per_sample]``; 64 bits and multiply-high, key ``seed``.
 
     Inside :func:`roots_from` they are those of later samples.
+
+    Raises:
+        MemoryError: more of them than fit into memory.
+        ValueError: there are no vertices.
     """
     if num_nodes < 1:
         raise ValueError("graph has no vertices to choose roots from")
+    check_fits("num_samples x roots of a sample", num_samples, per_sample, 8)
     out = np.empty((num_samples, per_sample), dtype=np.int64)
     philox.app_integers(
         out, np.uint64(num_nodes), np.uint64(ROOTS_STEP), np.uint64(seed), np.int64(_first_root.get())

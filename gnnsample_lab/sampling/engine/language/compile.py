@@ -108,16 +108,16 @@ class Operator:
             return line
         return next((place for place, where in self.places.items() if where == (filename, line)), line)
 
-    def error(self, status: int, first_sample: int = 0) -> SamplingAppError:
-        """What a status word (``sample_row << 24 | line << 4 | code``) means."""
+    def error(self, status: int, num_nodes: int, first_sample: int = 0) -> SamplingAppError:
+        """What a status word (``sample_row << 24 | line << 4 | code``) means on a graph of ``num_nodes`` vertices."""
         sample, line, code = (status >> 24) + first_sample, (status >> 4) & MAX_LINE, status & 15
         reason = self.messages.get(line, FAILURES[code]) if code == 5 else FAILURES.get(code, f"code {code}")
         if code == ENDLESS_LOOP and self.advice:
             reason += f"; {self.advice}"
-        if (
-            code == NO_VERTEX and self.transits_source is not None
-        ):  # the status says the line of next for both
-            reason = reason.replace("next", "next or step_transits", 1)
+        if code == NO_VERTEX:
+            reason = reason.replace("a vertex", f"a vertex (0 to {num_nodes - 1})", 1)
+            if self.transits_source is not None:  # the status says the line of next for both
+                reason = reason.replace("next", "next or step_transits", 1)
         return SamplingAppError(
             f"sample {sample}: {reason}\n{located(*self.places.get(line, (self.filename, line)))}"
         )
@@ -1446,6 +1446,8 @@ def at(new: Any, old: ast.AST) -> Any:
 
 
 def words(node: ast.AST) -> str:
+    if isinstance(node, ast.For) and node.orelse:
+        return "else after for"
     return {
         "Try": "try", "With": "with", "ListComp": "a list", "List": "a list", "Dict": "a dictionary",
         "Lambda": "lambda", "FunctionDef": "a function inside a function", "JoinedStr": "a string", "Delete": "del",
