@@ -195,7 +195,9 @@ def check_distinct(name: str, seeds: Any) -> None:
     counted = np.bincount(to_host(integers(name, seeds)), minlength=1)
     most = int(counted.max())
     if most > 1:
-        raise ValueError(f"{name} must name each vertex once (got vertex {int(counted.argmax())} {most} times)")
+        raise ValueError(
+            f"{name} must name each vertex once (got vertex {int(counted.argmax())} {most} times)"
+        )
 
 
 def topology(indptr: Any, indices: Any) -> tuple[Any, Any]:

@@ -31,7 +31,8 @@ from . import cases as settings
 
 _BUDGET_S = 1.0
 """Time for the repetitions of one measurement; slow variants run less often."""
-_WARM_S = 0.1
+WARM_S = 0.1
+"""Time for passes that do not count: clocks of the GPU have fallen while it waited."""
 _PASSES, _LEAST = 15, 5
 """Timed repetitions: the most, and how many there are however long they take."""
 _CHECKED = 256
@@ -74,7 +75,7 @@ def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> dic
         times.append(quick_pass(taken, taken))  # a quick core launches: small kernels wait for it
         warm += 1
         # The GPU's clocks fall while the CPU verifies.
-        if warm == 1 or (not on_cpu and (warm == 2 or time.perf_counter() - began < _WARM_S)):
+        if warm == 1 or (not on_cpu and (warm == 2 or time.perf_counter() - began < WARM_S)):
             times.clear()
     return timing.spread(times, "ms")
 

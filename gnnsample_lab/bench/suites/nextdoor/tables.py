@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -189,13 +190,19 @@ def index_spans() -> Iterator[list[tuple[Any, Any]]]:
             setattr(module, name, build)
 
 
+_SHARES = 5
+"""Passes of :func:`index_share`."""
+
+
 def index_share(study: runs.Study, index: str) -> dict[str, Any]:
     """GPU time between the ends of a call and inside its index builds: ``ms``, ``index_ms``, ``spread``, ``builds``."""
     import cupy
 
-    study.verified("transit", index)  # and warm
-    whole, inside, builds = [], [], 0
-    for _ in range(6):
+    study.verified("transit", index)
+    whole, inside, builds = list[float](), list[float](), 0
+    began = time.perf_counter()
+    while len(whole) < _SHARES:
+        is_warm = time.perf_counter() - began > runs.WARM_S  # the GPU's clocks fall while the CPU verifies
         run = study.ready("transit", index)
         timing.synchronize()
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -204,11 +211,12 @@ def index_share(study: runs.Study, index: str) -> dict[str, Any]:
             kept = run()
             end.record()
         end.synchronize()
-        whole.append(cupy.cuda.get_elapsed_time(begin, end))
-        inside.append(sum(cupy.cuda.get_elapsed_time(*span) for span in spans))
+        if is_warm:
+            whole.append(cupy.cuda.get_elapsed_time(begin, end))
+            inside.append(sum(cupy.cuda.get_elapsed_time(*span) for span in spans))
         builds = len(spans)
         del kept
-    call, index_alone = timing.spread(whole[1:], "ms"), timing.spread(inside[1:], "ms")
+    call, index_alone = timing.spread(whole, "ms"), timing.spread(inside, "ms")
     return {
         "ms": call["ms"], "index_ms": index_alone["ms"], "builds": builds,
         "spread": {"ms": timing.around(call), "index_ms": timing.around(index_alone)},
