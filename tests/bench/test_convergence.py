@@ -116,7 +116,8 @@ def test_dgls_draws_have_a_key_of_their_own() -> None:
     for seed in accuracy.QUICK_SEEDS:
         ours, theirs = losses["pgsampler", seed], losses["dgl", seed]
         assert len(ours) == len(theirs) and all(a != b for a, b in zip(ours[1:], theirs[1:], strict=True))
-    assert record["settings"]["dgl_seed"] and record["verification"]["same_key_mini_batches"] == 2
+    assert record["settings"]["dgl_seed"]
+    assert record["verification"]["same_key_mini_batches"] == 0, "on a CPU they would be one twin's, twice"
     assert accuracy.SAME_KEY in record["notes"]
 
 

@@ -35,6 +35,8 @@ SYSTEM_EXECUTORS = {
     "dsp": "overlapped",
 }
 """Executor of a system in ``lab.systems()``, for records that name the system alone."""
+_WORKERS = {"pyg-cpu": 4}
+"""Samplers, and loaders, of overlapped runs whose rows do not say."""
 OPTIONS = tuple(p for p in inspect.signature(simulate).parameters if p not in ("times", "executor", "gpus"))
 """Arguments of ``simulate`` that a recorded run may bring."""
 _AROUND = ("put", "get", "load topology", "load cache")
@@ -204,6 +206,8 @@ def _run(record: Mapping[str, Any], row: Mapping[str, Any]) -> RecordedRun:
         source=f"{suite}: {name}; {origin}",
     )
     options = {key: row[key] for key in ("samplers", "switching", "staleness") if key in row}
+    if executor == "overlapped":
+        options["workers"] = row.get("workers", _WORKERS.get(system, 1))
     return RecordedRun(
         name, executor, times, share * float(row["epoch_s"]), origin, row.get("gpus", 1), options
     )

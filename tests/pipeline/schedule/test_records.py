@@ -41,7 +41,8 @@ def test_shipped_records_are_read() -> None:
     wanted = {"graph": "reddit-like", "system": "pyg-cpu", "model": "gcn"}
     (row,) = [row for row in record["rows"] if wanted.items() <= row.items()]
     # An epoch that was cut is one of the steps that were measured.
-    assert one.executor == "thread" and one.times.batches == row["steps"] < row["steps_of_an_epoch"]
+    assert one.executor == "overlapped" and one.times.batches == row["steps"] < row["steps_of_an_epoch"]
+    assert one.options == {"workers": 4}, "each stage of it has four, whose times overlap"
     assert one.times.mean("sample") == pytest.approx(row["sample_ms"] / 1e3, rel=1e-4)
     assert one.epoch_s == pytest.approx(row["step_ms"] / 1e3 * row["steps"], rel=1e-4)
     suites = {run.times.source.split(":")[0] for run in runs}
@@ -51,11 +52,13 @@ def test_shipped_records_are_read() -> None:
 def test_the_model_against_what_was_measured_on_one_gpu() -> None:
     """Error by executor. Streams are the worst: the model knows nothing of the host that launches their kernels."""
     runs = recorded_runs()
-    error = {ex: model_error([r for r in runs if r.executor == ex]) for ex in ("serial", "thread", "streams")}
+    executors = ("serial", "thread", "streams", "overlapped")
+    error = {ex: model_error([r for r in runs if r.executor == ex]) for ex in executors}
     assert error["serial"].mean < 0.015 and abs(error["serial"].worst.error) < 0.08
     # The worst is one row on a busy host: two threads wait for one interpreter, of which the model knows nothing.
     assert error["thread"].mean < 0.025 and abs(error["thread"].worst.error) < 0.35
     assert error["streams"].mean < 0.15 and -0.5 < error["streams"].worst.error < 0
+    assert error["overlapped"].mean < 0.08 and abs(error["overlapped"].worst.error) < 0.35
     overall = model_error(runs)
     assert overall.left_out == sum(run.executor is None for run in runs)
     assert len(overall.rows) == len(runs) - overall.left_out

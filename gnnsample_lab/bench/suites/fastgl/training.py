@@ -165,7 +165,8 @@ def run(
         busy = sum(stages.values())
         found = {
             "graph": name, "system": chosen.name, "model": model, "batch_size": batch, "fanouts": list(fanouts),
-            "hidden": hidden, "executor": result.settings["executor"], "num_features": int(graph.feat.shape[1]),
+            "hidden": hidden, "executor": result.settings["executor"],
+            "workers": common.workers(chosen, result.settings["executor"]), "num_features": int(graph.feat.shape[1]),
             "steps": steps, "steps_of_an_epoch": whole,
             "epoch_s": epoch.total_us / 1e6 * whole / steps, "step_ms": epoch.total_us / 1e3 / steps,
             "spread": {"step_ms": timing.around(of_step)},

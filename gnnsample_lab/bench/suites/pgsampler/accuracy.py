@@ -26,7 +26,7 @@ DGL_SEED = 1000
 """Added to the seed of DGL's draws alone. A draw follows from its key: under one key both systems train on the same
 mini-batches, and what they reach is the same by construction."""
 SAME_KEY = (
-    "Under one key the samplers of dgl and pgsampler draw identical mini-batches (verified, in "
+    "Under one key the samplers of dgl and pgsampler draw identical mini-batches (verified on a GPU: "
     "same_key_mini_batches); here dgl's has a key of its own. Seeds of mini-batches, their order and initial weights "
     "are the same."
 )
