@@ -473,7 +473,7 @@ def _of_figure7(points: Callable[[Record], Points]) -> Callable[[Record], Points
 
 
 _INDEXED = "transit-parallel as published, an index in each step, PPR's last ones apart (figure 7)"
-_IN_EVERY_STEP = ("DeepWalk", "node2vec", "k-hop")
+IN_EVERY_STEP = ("DeepWalk", "node2vec", "k-hop")
 """Applications of figure 9 of which the form as published builds an index in every step."""
 _FEW_INDEXED = "PPR as published, an index in its first steps alone (figure 9)"
 _OVER_CORES = "DeepWalk, PPR, node2vec, transit-parallel as published (figure 7; KnightKing ran on 32 cores)"
@@ -598,10 +598,10 @@ LINES: tuple[Line, ...] = (
          field("released_over_published"), said("- (what carries their name should be as fast)", least=1),
          only_on=peers.CARD, is_main=True),
     Line("NextDoor", "nextdoor-fig9", "walks but PPR, and k-hop, transit-parallel as published (figure 9)",
-         "frontier-centric, as Gunrock", field("published_over_frontier", app=_IN_EVERY_STEP), said("faster"),
+         "frontier-centric, as Gunrock", field("published_over_frontier", app=IN_EVERY_STEP), said("faster"),
          is_main=True),
     Line("NextDoor", "nextdoor-fig9", "the same", "message passing, as Tigr",
-         field("published_over_message", app=_IN_EVERY_STEP), said("faster")),
+         field("published_over_message", app=IN_EVERY_STEP), said("faster")),
     Line("NextDoor", "nextdoor-fig9", _FEW_INDEXED, "frontier-centric, as Gunrock",
          field("published_over_frontier", app="PPR"), said("faster")),
     Line("NextDoor", "nextdoor-fig9", _FEW_INDEXED, "message passing, as Tigr",

@@ -159,6 +159,9 @@ def test_a_split_that_repeats_vertices_has_no_accuracy(graph):
     with pytest.raises(ValueError, match="split must name each vertex once .got vertex 9 3 times"):
         trainer.evaluate([9, 9, 9])
     assert 0 <= trainer.evaluate([5, 3]) <= 1
+    for ids in ([3, -1], [2**40, 3]):  # their own error, and no table of so many vertices
+        with pytest.raises(ValueError, match="must be vertex ids in 0"):
+            trainer.evaluate(ids)
 
 
 def test_evaluation_does_not_disturb_training(graph):

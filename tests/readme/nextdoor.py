@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable
 
-from gnnsample_lab.bench.measured import IN_FIGURE7, MISSED, most, verdict
+from gnnsample_lab.bench.measured import IN_EVERY_STEP, IN_FIGURE7, MISSED, most, verdict
 from tests.notebooks.recorded import (
     Record,
     Said,
@@ -223,8 +223,10 @@ def speedups(fig7: Record, fig9: Record) -> Phrases:
     walks = values(fig7, "published_over_cpu_all", app=WALKS)
     over = values(fig7, "published_over_sample", app=IN_FIGURE7)
     vanilla = values(fig7, "published_over_vanilla", app=tuple(app for app in IN_FIGURE7 if app != "PPR"))
-    few = [[row for row in each["published_schedule"] if row["index"]] for each in rows(fig7, app="PPR")]
-    indexed = [sum(row["steps"] for row in schedule) for schedule in few]
+    indexed = [
+        sum(row["steps"] for row in each["published_schedule"] if row["index"])
+        for each in rows(fig7, app="PPR")
+    ]
     steps = values(fig7, "steps", app="PPR")
     sample, cores = fig7["paper"]["range"]["sample"], fig7["paper"]["range"]["knightking"]
     published, ours = (
@@ -234,8 +236,7 @@ def speedups(fig7: Record, fig9: Record) -> Phrases:
     longer = {app: published[app] / ours[app] for app in ours}
     walks_longer = [longer[app] for app in WALKS]
     frontier, message = (
-        values(fig9, f"published_over_{way}", app=("DeepWalk", "node2vec", "k-hop"))
-        for way in ("frontier", "message")
+        values(fig9, f"published_over_{way}", app=IN_EVERY_STEP) for way in ("frontier", "message")
     )
     ppr = [values(fig9, f"published_over_{way}", app="PPR") for way in ("frontier", "message")]
     return [
