@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import ProcessPoolExecutor
 
 from gnnsample_lab.device import kernels
-from gnnsample_lab.device.cores import usable_cores
+from gnnsample_lab.device.host import usable_cores
 
 _Job = tuple[str, tuple[tuple[str, str], ...]]
 """A source's path in the package, and its macros."""

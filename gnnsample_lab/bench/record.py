@@ -18,7 +18,7 @@ from typing import Any
 
 from gnnsample_lab import __version__
 from gnnsample_lab.device import runtime
-from gnnsample_lab.device.cores import usable_cores
+from gnnsample_lab.device.host import usable_cores
 from gnnsample_lab.files import replace_file
 from gnnsample_lab.resources import checkout_root, resource_path
 

@@ -31,6 +31,16 @@ def no_targets(record: Record) -> list[Target]:
     return []
 
 
+def kept_to(card: str, caches: str, **more: str) -> dict[str, str]:
+    """Settings of a suite whose caches are as large as ``card`` would have them: what :func:`capacity` and
+    :func:`usual_notes` tell of.
+
+    Args:
+        caches: how large they are. more: ``budget``, what the size is of.
+    """
+    return {"capacity_of": card, "caches": caches, **more}
+
+
 def capacity(record: Record) -> str:
     """Whose memory caches were kept to, and whose speed a table shows; empty where nothing was kept to a size."""
     card = record.get("settings", {}).get("capacity_of")

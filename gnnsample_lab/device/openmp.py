@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from .cores import usable_cores
+from .host import usable_cores
 
 NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 """Variables by which a user says it; then nothing is changed."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .cores import usable_cores
+from .host import usable_cores
 
 _SPINS = 2_000_000
 _WAIT_S = 4.0

@@ -12,6 +12,7 @@ import numpy as np
 from gnnsample_lab.checks import MAX_NODES, flag, ids_below, instance, integers, text, whole
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import array_module, dense, to_host
+from gnnsample_lab.device.host import free_host_bytes
 from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.csc import build_csc, edge_order, rows_of, with_reverse_edges
 
@@ -393,10 +394,8 @@ def _check_offsets_fit(num_nodes: int, is_found: bool, device: str) -> None:
     """
     if num_nodes < _MANY_NODES:
         return
-    from gnnsample_lab.graph.edgewise.backend_cpu import available_bytes
-
     need = 2 * 8 * (num_nodes + 1)
-    free = runtime.gpu_memory()[0] if device == "cuda" else available_bytes()
+    free = runtime.gpu_memory()[0] if device == "cuda" else free_host_bytes()
     if need > free:
         source = ", the largest id of src and dst plus one" if is_found else ""
         raise MemoryError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnsample_lab.graph.edgewise.backend_cpu import available_bytes
+from gnnsample_lab.device.host import free_host_bytes
 
 _LITTLE = 2**26
 """Bytes that are taken without asking: the question costs as much as a small run does."""
@@ -25,7 +25,7 @@ def check_fits(names: str, count: int, width: int, item_bytes: int, more: int = 
     need = count * width * item_bytes + more
     if need <= _LITTLE:
         return
-    free = available_bytes()
+    free = free_host_bytes()
     if need > free:
         raise MemoryError(
             f"{names} must fit into the free memory of {free / 2**30:,.2f} GiB "

@@ -16,6 +16,7 @@ from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.compute.fused.sampler import FusedSampler
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.device.capturing import wait_for_device
+from gnnsample_lab.device.host import free_host_bytes
 from gnnsample_lab.distributed.features.placement import POSITION_BYTES
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
@@ -110,7 +111,7 @@ def host_features(graph: Any) -> np.ndarray:
     on_gpu = is_cuda_array(feat)
     if not on_gpu and not is_memory_mapped(feat):
         return np.asarray(feat)
-    is_large = not on_gpu and feat.nbytes >= HOST_SHARE * _available_bytes()
+    is_large = not on_gpu and feat.nbytes >= HOST_SHARE * free_host_bytes()
     if is_written(feat):  # and who wrote once may write again: nothing is kept
         return feat if is_large else np.array(feat)
     if graph not in _tables:
@@ -357,12 +358,3 @@ def smallest(rank: Any, value: int) -> int:
     found = torch.tensor([value], dtype=torch.int64, device=rank.device)
     dist.all_reduce(found, dist.ReduceOp.MIN, group=rank.group)
     return int(found)
-
-
-def _available_bytes() -> int:
-    """Host memory that can be had without swapping; 4 GiB where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 4 << 30
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 4 << 30)

@@ -172,7 +172,7 @@ def test_bad_edges_are_errors_that_name_the_argument(args, error, match):
 )
 def test_more_vertices_than_memory_holds_are_an_error_that_says_what_to_do(args, got, monkeypatch):
     """NumPy's said how many TiB it could not allocate, and not for what."""
-    monkeypatch.setattr("gnnsample_lab.graph.edgewise.backend_cpu.available_bytes", lambda: 2**30)
+    monkeypatch.setattr("gnnsample_lab.graph.graph.free_host_bytes", lambda: 2**30)
     for options in ({}, {"keep_edge_ids": True}, {"undirected": True}):
         with pytest.raises(
             MemoryError,

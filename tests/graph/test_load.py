@@ -164,7 +164,7 @@ def test_a_cached_twin_is_made_again_when_its_statistics_change(tmp_path, monkey
 @pytest.mark.parametrize(("name", "free"), [("yelp-like", 2**27), ("papers100M-like", 20 * 2**30)])
 def test_a_twin_that_does_not_fit_names_a_scale_that_does(name, free, tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_DEVICE", "cpu")
-    monkeypatch.setattr(twins, "available_bytes", lambda: free)
+    monkeypatch.setattr(twins, "free_host_bytes", lambda: free)
     num_nodes = f"{catalogue.entry(name)['num_nodes']:,}"
     with pytest.raises(MemoryError, match=rf"generating {num_nodes} vertices .* or less") as refused:
         load(name, tmp_path)
@@ -182,7 +182,7 @@ def test_a_twin_that_does_not_fit_names_a_scale_that_does(name, free, tmp_path, 
         load(name, tmp_path, scale=fits)
     with pytest.raises(MemoryError):
         load(name, tmp_path, scale=3 * fits)
-    monkeypatch.setattr(twins, "available_bytes", lambda: 2**20)
+    monkeypatch.setattr(twins, "free_host_bytes", lambda: 2**20)
     with pytest.raises(MemoryError, match="no scale fits"):
         load(name, tmp_path)
 

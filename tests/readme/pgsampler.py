@@ -32,6 +32,7 @@ from tests.readme.words import (
     beside_dgl,
     exact,
     full_size,
+    labels,
     line,
     series,
     undecided,
@@ -244,10 +245,14 @@ def word_of(row: Row) -> str:
     return "reversed" if gained < 1 else "reproduced" if gained >= NEAR * told else "smaller"
 
 
-@row("PGSampler", "figure 10:", "pgsampler-fig10", given=["about a third less is gained"])
+@row("PGSampler", "figure 10:", "pgsampler-fig10")
 def static(fig10: Record) -> Phrases:
     gained, teams = values(fig10, AS_PUBLISHED), values(fig10, TEAMS)
     settings = {len(rows(fig10, graph=graph)) for graph in fig10["graphs"]}
+    typical = {
+        graph: statistics.median(values(fig10, AS_PUBLISHED, graph=graph)) for graph in fig10["graphs"]
+    }
+    little = [graph for graph in typical if typical[graph] < 1.5]
 
     def grows(name: str) -> bool:
         """Whether the gain is largest with 3 hops and large batches."""
@@ -267,6 +272,7 @@ def static(fig10: Record) -> Phrases:
         *(f"{count} settings each" for count in settings),
         f"{span(gained, 'x')}, {median(gained)}",
         Said(f"faster in all cases: {became(*line(fig10))}", min(gained) > 1),
+        f"least on {labels(little)}, medians {series(typical[graph] for graph in little)}",
         f"ours {span(teams, 'x')}, {median(teams)}",
         Said("most with 3 hops and large batches, as the paper has it", grows(TEAMS)),
         Said("the published form's gain does not grow so", not grows(AS_PUBLISHED)),

@@ -16,7 +16,7 @@ from tests.notebooks.recorded import NAMES, PASSAGES, Record, Row, record
 from tests.readme import dsp, fastgl, gnnlab, nextdoor, pgsampler  # noqa: F401 - each enters its rows
 from tests.readme.rows import ENTRIES, README, coverage, wrong
 from tests.readme.rows import Row as Told
-from tests.readme.words import became, exact, full_size, in_full, line, ran, series, sizes, values
+from tests.readme.words import became, exact, full_size, in_full, labels, line, ran, series, sizes, values
 
 ROWS = coverage(README.read_text(encoding="utf-8"))
 
@@ -52,8 +52,21 @@ def test_fastgls_products_is_said_to_be_wider_than_the_twin() -> None:
     assert ("half the bytes" in section) == bool(narrow), f"of 100 features still: {', '.join(narrow)}"
 
 
-def features(of: Record) -> set[int]:
-    return {*values(of, "num_features", graph="products-like")}
+def test_rows_of_memory_io_are_said_to_be_of_another_width_than_the_papers() -> None:
+    other = {
+        graph: features(of, graph)
+        for of in map(record, ("fastgl-fig10", "fastgl-table7"))
+        for graph in of["graphs"]
+        if features(of, graph) != {columns(graph)}
+    }
+    section = README.read_text(encoding="utf-8").partition("\n### FastGL\n")[2].partition("\n|")[0]
+    assert ("figure 10 and table 7 have 128 features" in section) == bool(other)
+    for graph, recorded in other.items():
+        assert recorded == {128} and labels([graph]) in section and str(columns(graph)) in section
+
+
+def features(of: Record, graph: str = "products-like") -> set[int]:
+    return {*values(of, "num_features", graph=graph)}
 
 
 def test_a_row_without_a_verdict_is_not_done() -> None:

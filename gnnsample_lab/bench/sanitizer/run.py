@@ -24,7 +24,7 @@ from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.source import stripped_cuda
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.device import kernels
-from gnnsample_lab.device.cores import usable_cores
+from gnnsample_lab.device.host import usable_cores
 
 from . import TOOLS, program
 from .launches import LINKED

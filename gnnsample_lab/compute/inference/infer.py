@@ -19,8 +19,8 @@ from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.checks import flag, instance, real, shown
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import is_memory_mapped
+from gnnsample_lab.device.host import free_host_bytes
 from gnnsample_lab.features.caching.host import feature_table
-from gnnsample_lab.features.caching.sizing import free_host_bytes
 from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.minibatch.types import Block

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import pinned
-from gnnsample_lab.device.cores import usable_cores
+from gnnsample_lab.device.host import usable_cores
 from gnnsample_lab.device.streams import borrowed_torch_stream
 
 BUFFERS = 3

@@ -7,7 +7,7 @@ import os
 import socket
 from pathlib import Path
 
-from gnnsample_lab.device.cores import usable_cores
+from gnnsample_lab.device.host import usable_cores
 from gnnsample_lab.resources import PACKAGE_ROOT
 
 NCCL = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}

@@ -14,9 +14,9 @@ import numpy as np
 from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.device import pinned
 from gnnsample_lab.device.arrays import dense, is_memory_mapped
+from gnnsample_lab.device.host import free_host_bytes
 from gnnsample_lab.device.jit import njit, prange
 
-from .sizing import free_host_bytes
 from .slots import slot_of
 
 LINE_BYTES = 128

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import numpy as np
 from gnnsample_lab.checks import choice, function, host_array, num_bytes, share, shown
 from gnnsample_lab.device import pools
 from gnnsample_lab.device.capturing import wait_for_device
+from gnnsample_lab.device.host import free_host_bytes
 
 from .slots import table_bytes
 
@@ -84,15 +83,6 @@ def memory_left_by(trial: Callable[[], Any], device: str) -> int:
         trial()
         left = free_host_bytes()
     return max(0, left - max(int(left * _RESERVE), _RESERVE_BYTES))
-
-
-def free_host_bytes() -> int:
-    """Host memory that could be taken without swapping, as the system estimates it."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-    return 1 << 30  # not Linux: one gigabyte
 
 
 def hottest_first(hotness: Any, num_nodes: int) -> np.ndarray:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device.cores import usable_cores
+from gnnsample_lab.device.host import free_host_bytes, usable_cores
 from gnnsample_lab.graph.csc import key_bits
 from gnnsample_lab.graph.edgewise.plan import (
     RANKS,
@@ -23,17 +22,6 @@ from gnnsample_lab.graph.edgewise.plan import (
 )
 
 _BLOCK = 1 << 18
-
-
-def available_bytes() -> int:
-    """Memory that can be taken without swapping, as far as the platform tells."""
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 8 * 2**30
 
 
 def spread(task: Callable[[int, int], Any], count: int, block: int = _BLOCK) -> list[Any]:
@@ -58,7 +46,7 @@ class CpuBackend:
     def key_budget(self, plan: Plan) -> int:
         if self.max_keys is not None:
             return self.max_keys
-        return available_bytes() // 2 // 8
+        return free_host_bytes() // 2 // 8
 
     def release(self) -> None:
         pass  # NumPy has returned it already

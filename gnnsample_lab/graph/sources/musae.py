@@ -21,10 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
+from gnnsample_lab.device.host import free_host_bytes
 from gnnsample_lab.files import read_json, reading
 from gnnsample_lab.graph.catalogue import Entry
 from gnnsample_lab.graph.csc import undirected_union
-from gnnsample_lab.graph.edgewise.backend_cpu import available_bytes
 from gnnsample_lab.graph.errors import CorruptDataError
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.sources import tables
@@ -106,7 +106,7 @@ def _features(path: Path, num_nodes: int, entry: Entry, raw: bool) -> np.ndarray
     vertex, number = _entries(path, num_nodes, width)
     if not raw:
         return hashed_features(vertex, number, num_nodes)
-    need, there = num_nodes * width * 4, available_bytes()
+    need, there = num_nodes * width * 4, free_host_bytes()
     if need > there:
         raise MemoryError(
             f"features='raw' of {entry['name']!r} are {num_nodes:,} x {width:,} float32, {need / 2**30:.2f} GiB, and "

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gnnsample_lab.device.host import free_host_bytes
 from gnnsample_lab.files import CorruptDataError
-from gnnsample_lab.graph.edgewise.backend_cpu import available_bytes
 from gnnsample_lab.graph.sources.hashing import hashed
 
 
@@ -110,7 +110,7 @@ def count(value: int, what: str, path: Path) -> int:
     Raises:
         CorruptDataError: negative, or absurdly large.
     """
-    if not 0 <= value * 8 < available_bytes():
+    if not 0 <= value * 8 < free_host_bytes():
         raise CorruptDataError(
             f"{path} states {value:,} {what}, more than fit in memory"
             if value > 0

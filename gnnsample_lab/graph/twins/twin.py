@@ -13,9 +13,9 @@ from gnnsample_lab.checks import flag_or, real, text
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import array_module
+from gnnsample_lab.device.host import free_host_bytes
 from gnnsample_lab.graph.csc import rows_of
 from gnnsample_lab.graph.edgewise import synthetic
-from gnnsample_lab.graph.edgewise.backend_cpu import available_bytes
 from gnnsample_lab.graph.graph import Graph, _gib, check_graph
 from gnnsample_lab.graph.twins import nodes
 from gnnsample_lab.graph.twins.edges import Edges, csc, vertex_ids
@@ -203,7 +203,7 @@ def _place(
         need, need_at: bytes that a plan needs, and that the plan at a scale needs.
     """
     wanted = need(plan)
-    where, free = "on this machine", available_bytes()
+    where, free = "on this machine", free_host_bytes()
     if device == "cuda" or (os.environ.get("LAB_DEVICE") != "cpu" and runtime.cuda_available()):
         on_gpu, _ = runtime.gpu_memory()
         if wanted <= on_gpu:

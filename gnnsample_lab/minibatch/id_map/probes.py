@@ -12,7 +12,7 @@ import numpy as np
 
 from gnnsample_lab.checks import choice, host_array, real, whole
 from gnnsample_lab.device import runtime
-from gnnsample_lab.graph.edgewise.backend_cpu import available_bytes
+from gnnsample_lab.device.host import free_host_bytes
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 
 HASHES: dict[str, str] = {
@@ -91,7 +91,7 @@ def probe_statistics(
     load_factor = real("load_factor", load_factor, high=1, above=0)
     if slots is None:
         least = max(1, int(np.ceil(distinct / load_factor)))
-        room = available_bytes() // 8
+        room = free_host_bytes() // 8
         if least > min(_MAX_SLOTS, room):
             raise ValueError(
                 f"load_factor must leave at most {min(_MAX_SLOTS, room):,} slots, for which there is memory (got "

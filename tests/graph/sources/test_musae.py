@@ -251,7 +251,7 @@ def test_repeated_features_count_once_and_order_does_not_matter(tmp_path, musae_
 
 def test_raw_features_that_do_not_fit_say_so(tmp_path, musae_files, monkeypatch):
     musae_files.write_plain(tmp_path / "musae-facebook", "facebook")
-    monkeypatch.setattr(musae, "available_bytes", lambda: 6 * 4714 * 4 - 1)
+    monkeypatch.setattr(musae, "free_host_bytes", lambda: 6 * 4714 * 4 - 1)
     with pytest.raises(
         MemoryError, match=r"features='raw' of 'musae-facebook' are 6 x 4,714 float32, 0.00 GiB"
     ):

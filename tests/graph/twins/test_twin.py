@@ -257,7 +257,7 @@ def test_labels_features_splits_and_weights_are_like_the_originals():
 
 
 def test_a_twin_that_does_not_fit_names_a_scale_that_does(statistics, monkeypatch):
-    monkeypatch.setattr(twin_module, "available_bytes", lambda: 2**27)
+    monkeypatch.setattr(twin_module, "free_host_bytes", lambda: 2**27)
     monkeypatch.setenv("LAB_DEVICE", "cpu")
     with pytest.raises(MemoryError, match=r"pass scale=([\d.]+) or less") as failed:
         lab.twin(statistics, scale=100, device="cpu")

@@ -300,10 +300,10 @@ def test_memory_is_asked_for_all_that_steps_take(monkeypatch):
     samples, width = 16, 2**20  # one task: one thread
     need = samples * width * 4 + 8 * (1 + width)
     for free in (need, need - 1):
-        monkeypatch.setattr(memory, "available_bytes", lambda free=free: free)
+        monkeypatch.setattr(memory, "free_host_bytes", lambda free=free: free)
         with pytest.raises(MemoryError) if free < need else contextlib.nullcontext():
             lab.run_app(toy_graph(), lab.apps.KHop((width,)), np.zeros(samples, int), device="cpu")
-    monkeypatch.setattr(memory, "available_bytes", lambda: 0)
+    monkeypatch.setattr(memory, "free_host_bytes", lambda: 0)
     lab.run_app(toy_graph(), Walk(), [0], device="cpu")  # so little is not asked for
 
 

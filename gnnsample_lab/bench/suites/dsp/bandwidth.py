@@ -18,7 +18,7 @@ import numpy as np
 
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
-from gnnsample_lab.device.cores import usable_cores
+from gnnsample_lab.device.host import usable_cores
 
 from . import crew, features
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnsample_lab.bench import common
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.device.cores import usable_cores
+from gnnsample_lab.device.host import usable_cores
 
 from . import on_ranks
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device.cores import usable_cores
+from gnnsample_lab.device.host import usable_cores
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 
 from . import crew

@@ -214,7 +214,10 @@ SUITES = (
     ),
     Suite(
         "fastgl-table9", "suites.fastgl.training_scale.table9", "device memory in use by system",
-        columns={"system": "system", **SEEDS_A_BATCH, "MB": "mb", "over dgl": "over_dgl"},
+        columns={
+            "system": "system", "executor": "executor", **SEEDS_A_BATCH, "MB": "mb", "over dgl": "over_dgl",
+            "over dgl, stage by stage": "over_dgl_in_turn",
+        },
         paper=_part("table 9", papers.TABLE9, ("graph", "system"), {"paper MB": "mb"}),
     ),
     Suite(

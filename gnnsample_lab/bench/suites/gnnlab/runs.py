@@ -17,7 +17,7 @@ import numpy as np
 from gnnsample_lab.bench import common
 from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.bench.suite import Unavailable, VerificationError
+from gnnsample_lab.bench.suite import Unavailable, VerificationError, kept_to
 from gnnsample_lab.bench.suites.dsp import crew
 from gnnsample_lab.bench.suites.fastgl.training import require_torch
 from gnnsample_lab.compute.models import make_model
@@ -44,13 +44,13 @@ EPOCHS = 6
 GPUS = 8
 """Of GNNLab's machine: as many as the model goes up to."""
 SYSTEMS = ("pyg-cpu", "dgl", "tsota", "gnnlab")
-CAPACITY = {
-    "capacity_of": papers.CAPACITY_OF,
-    "caches": "as large a share of the features as in GNNLab's table 5 (of a graph that it lacks: as papers100M's), "
+CAPACITY = kept_to(
+    papers.CAPACITY_OF,
+    "as large a share of the features as in GNNLab's table 5 (of a graph that it lacks: as papers100M's), "
     "smaller where the topology lies beside them",
-    "budget": "of topology and cache alone, by which caches are sized; what sampling and training take besides is not "
+    budget="of topology and cache alone, by which caches are sized; what sampling and training take besides is not "
     "limited, so that it is no peak of memory",
-}
+)
 SETTING = (
     f"an epoch has {STEPS} mini-batches of batch_size seeds, on any number of GPUs: a GPU trains on one at a time; "
     "epoch_s: the median epoch after the first, with the 10th and 90th percentile of all after the first; stages: "
