@@ -22,10 +22,7 @@ def free_host_bytes() -> int:
     A container that may take less than the host has, as on Binder, counts what is left of its own: who takes more is
     ended without a word.
     """
-    return max(0, min(_free_of_host(), *_free_of_groups(), _NO_LIMIT))
-
-
-_NO_LIMIT = 1 << 62
+    return max(0, min([_free_of_host(), *_free_of_groups()]))
 
 
 def _free_of_host() -> int:
@@ -38,12 +35,12 @@ def _free_of_host() -> int:
 def _free_of_groups() -> Iterator[int]:
     """What is left of the limit of each control group that the process is in (both versions of Linux's interface).
 
-    Pages of files that nobody read lately count as free: the kernel drops them before it ends a process.
+    Pages of files count as free, as in what the host tells: the kernel drops them before it ends a process.
     """
-    for folder, limit, used, files in (
-        *((folder, "memory.max", "memory.current", "inactive_file") for folder in _folders("", "")),
+    for folder, limit, used, total in (
+        *((folder, "memory.max", "memory.current", "") for folder in _folders("", "")),
         *(
-            (folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            (folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
             for folder in _folders("memory", "memory")
         ),
     ):
@@ -51,7 +48,8 @@ def _free_of_groups() -> Iterator[int]:
             most, taken = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
         except (OSError, ValueError):  # no such group, or "max"
             continue
-        yield most - taken + dict(_fields(folder / "memory.stat", " ")).get(files, 0)
+        pages = dict(_fields(folder / "memory.stat", " "))
+        yield most - taken + sum(pages.get(f"{total}{kind}_file", 0) for kind in ("active", "inactive"))
 
 
 def _folders(controller: str, mount: str) -> Iterator[Path]:

@@ -29,10 +29,14 @@ def write(path: Path, text: str) -> None:
 
 
 def group(folder: Path, limit: str, used: int, files: int) -> None:
-    """A control group of version 2."""
+    """A control group of version 2, with as many bytes of files that were read lately as of others."""
     write(folder / "memory.max", f"{limit}\n")
     write(folder / "memory.current", f"{used}\n")
-    write(folder / "memory.stat", f"anon {used - files}\ninactive_file {files}\n")
+    half = files // 2
+    write(
+        folder / "memory.stat",
+        f"anon {used - files}\nactive_file {half}\nshmem 7\ninactive_file {files - half}\n",
+    )
 
 
 def test_without_a_limit_it_is_what_the_host_has(root: Path) -> None:
@@ -61,7 +65,9 @@ def test_groups_of_the_first_version_count_as_well(root: Path) -> None:
         there = root / "sys/fs/cgroup/memory" / folder
         write(there / "memory.limit_in_bytes", str(limit))
         write(there / "memory.usage_in_bytes", str(GIB))
-        write(there / "memory.stat", f"inactive_file 1\ntotal_inactive_file {GIB // 2}\n")
+        write(
+            there / "memory.stat", f"inactive_file 1\ntotal_active_file 0\ntotal_inactive_file {GIB // 2}\n"
+        )
     assert host.free_host_bytes() == 3 * GIB + GIB // 2
 
 

@@ -22,6 +22,8 @@ from gnnsample_lab.graph.edgewise.plan import (
 )
 
 _BLOCK = 1 << 18
+_LEAST_KEYS = 1 << 22
+"""Keys of a pass, 32 MB of them: each pass draws all edges anew, and in a full container there would be thousands."""
 
 
 def spread(task: Callable[[int, int], Any], count: int, block: int = _BLOCK) -> list[Any]:
@@ -46,7 +48,7 @@ class CpuBackend:
     def key_budget(self, plan: Plan) -> int:
         if self.max_keys is not None:
             return self.max_keys
-        return free_host_bytes() // 2 // 8
+        return max(_LEAST_KEYS, free_host_bytes() // 2 // 8)
 
     def release(self) -> None:
         pass  # NumPy has returned it already

@@ -74,8 +74,8 @@ def run_app(
             of them, go on without one; collective steps gather their combined neighbourhoods by kernels of our own; and
             lists of more than 8 KB are not cached. ``"always"``: an index in each step for our own kernels, built as is
             fastest; or by a named method: ``"radix"`` (the paper's sort), ``"counting"``, ``"ranges"``.
-            ``AppResult.schedule`` says what was done. Only ``"transit"`` is grouped so. On the CPU nothing is, and all
-            give the same run.
+            ``AppResult.schedule`` says what was done. Only ``"transit"`` is grouped so; the others take ``unique`` by
+            sorting from ``"published"``. On the CPU nothing is grouped, and all give the same run.
         graph_bytes: how much of the graph's edges may lie on the GPU; what exceeds it is streamed from host memory,
             sub-graph by sub-graph (section 8.4). With ``index="published"`` each step copies every sub-graph that holds
             a transit, as in the paper, and one kernel draws from it; else a step copies less. Without effect on the

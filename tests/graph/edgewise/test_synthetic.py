@@ -155,6 +155,17 @@ def test_the_graph_does_not_depend_on_passes_or_threads(budget, monkeypatch):
         assert np.array_equal(got[0], indptr) and np.array_equal(got[1], indices)
 
 
+def test_a_full_container_still_takes_few_passes(monkeypatch):
+    """Each pass draws all edges: by what is free alone there would be a pass for every few of them."""
+    from gnnsample_lab.graph.edgewise import backend_cpu
+
+    plan = synthetic.twin_plan(catalogue.entry("arxiv-like"), 0.01, 0)
+    monkeypatch.setattr(backend_cpu, "free_host_bytes", lambda: 0)
+    assert CpuBackend().key_budget(plan) == 2**22
+    monkeypatch.setattr(backend_cpu, "free_host_bytes", lambda: 2**30)
+    assert CpuBackend().key_budget(plan) == 2**26
+
+
 def test_tiny_and_dense_twins_stay_within_what_is_possible():
     g = make("reddit-like", 0.0001)  # 23 vertices with a mean degree of 492 are impossible
     assert g.num_nodes == 23 and 0 < g.num_edges <= 23 * 22 // 4

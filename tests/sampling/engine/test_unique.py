@@ -131,7 +131,12 @@ def test_kernels_link(arch, global_table):
 @pytest.mark.parametrize("size", [1, 3, 40, 900, 3000])  # a warp, a block, scratch
 @pytest.mark.parametrize("kind", [Distinct, DistinctTogether])
 @pytest.mark.parametrize(
-    ("parallelism", "index"), [("sample", "auto"), ("transit", "auto"), ("transit", "published")]
+    ("parallelism", "index"),
+    [
+        ("sample", "auto"),
+        ("transit", "auto"),
+        *((p, "published") for p in ("transit", "sample", "transit-vanilla")),
+    ],
 )
 def test_the_gpu_draws_the_same(kind, size, parallelism, index):
     graph, roots = some_graph(3000, 60_000), np.random.default_rng(2).integers(-1, 3000, (30, 2))

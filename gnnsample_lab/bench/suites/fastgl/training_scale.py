@@ -56,6 +56,7 @@ MEMORY_BY = (
     "each system by its own executor, not by the fastest of several: how many mini-batches wait differs between them, "
     "and with it the memory"
 )
+"""Setting of the tables of memory."""
 
 
 def table1(session: Session) -> dict[str, Any]:

@@ -178,6 +178,12 @@ class Study:
 
         return run
 
+    @cached_property
+    def is_unique(self) -> bool:
+        """Whether the slots of some step are to hold distinct vertices."""
+        shape = Shape(self.prepared[0], self.roots.reshape(len(self.roots), -1).shape[1])
+        return any(shape[step].unique for step in range(self.verified()["steps"]))
+
     def verify(self, found: AppResult, what: str) -> None:
         """Compare the first samples with the CPU walker's, and all with those of the first parallelism that ran.
 

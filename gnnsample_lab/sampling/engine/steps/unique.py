@@ -43,7 +43,7 @@ def redraw(engine: GpuEngine, step: int, first_row: int = 0, rows: int | None = 
     rounds = int(engine.operator.max_redraws)
     if rows == 0 or shape.width < 2:
         return
-    if engine.index == "published" and engine.parallelism == "transit":
+    if engine.index == "published":  # in every formulation: what differs between them is how they draw
         _redraw_sorted(engine, shape.width, first_row, rows, rounds)
         return
     id_bytes = engine.graph.indices.dtype.itemsize
