@@ -9,6 +9,12 @@ from pathlib import Path
 UNKNOWN_BYTES = 4 << 30
 """Free memory where the system does not tell, as outside Linux."""
 _ROOT = Path("/")
+_GROUPS = (
+    ("", "memory.max", "memory.current", ""),
+    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+)
+"""Both versions of Linux's control groups: the controller, files with the limit and with what is taken, and how names
+in ``memory.stat`` begin that count a group with all that it holds."""
 
 
 def usable_cores() -> int:
@@ -33,28 +39,23 @@ def _free_of_host() -> int:
 
 
 def _free_of_groups() -> Iterator[int]:
-    """What is left of the limit of each control group that the process is in (both versions of Linux's interface).
+    """What is left of the limit of each control group that the process is in.
 
     Pages of files count as free, as in what the host tells: the kernel drops them before it ends a process.
     """
-    for folder, limit, used, total in (
-        *((folder, "memory.max", "memory.current", "") for folder in _folders("", "")),
-        *(
-            (folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
-            for folder in _folders("memory", "memory")
-        ),
-    ):
-        try:
-            most, taken = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
-        except (OSError, ValueError):  # no such group, or "max"
-            continue
-        pages = dict(_fields(folder / "memory.stat", " "))
-        yield most - taken + sum(pages.get(f"{total}{kind}_file", 0) for kind in ("active", "inactive"))
+    for controller, limit, used, begins in _GROUPS:
+        for folder in _folders(controller):
+            try:
+                most, taken = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
+            except (OSError, ValueError):  # no such group, or "max"
+                continue
+            pages = dict(_fields(folder / "memory.stat", " "))
+            yield most - taken + sum(pages.get(f"{begins}{kind}_file", 0) for kind in ("active", "inactive"))
 
 
-def _folders(controller: str, mount: str) -> Iterator[Path]:
+def _folders(controller: str) -> Iterator[Path]:
     """Folders of the process's group and of all groups around it; in a container the outermost is the container's."""
-    mounted = _ROOT / "sys/fs/cgroup" / mount
+    mounted = _ROOT / "sys/fs/cgroup" / controller
     yield mounted
     try:
         groups = (_ROOT / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()

@@ -89,7 +89,7 @@ def test_the_lowest_slot_keeps_a_vertex():
 def test_sorting_is_refused_where_ids_exceed_its_keys():
     """Another way of finding duplicates would be ours under NextDoor's name."""
     engine = SimpleNamespace(
-        index="published", parallelism="transit", shape=[StepShape(1, 4, 4, True)], num_samples=3,
+        index="published", shape=[StepShape(1, 4, 4, True)], num_samples=3,
         operator=SimpleNamespace(max_redraws=32), graph=SimpleNamespace(num_nodes=2**32),
     )  # fmt: skip
     with pytest.raises(ValueError, match=r"fewer than 2\^32 vertices \(got 4294967296\)"):
