@@ -26,7 +26,6 @@ NEEDS_NCU = {"L1 %", "L2 %", "compute %", "memory %"}
 NEEDS_A_DISK = {"disk to host ms"}
 """A column that is empty for generated graphs, which come from no disk."""
 NOT_YET = {
-    ("fastgl-table9", "over dgl, stage by stage"),
     ("gnnlab-fig16", "model ms"),
     *((suite, "L2") for suite in ("inference", "step")),
     *(("gnnlab-designs", header) for header in ("rows a batch", "picks a batch")),

@@ -314,7 +314,7 @@ def matching(fig10: Record) -> Phrases:
         f"the bytes by {change(moved)}",
         f"their time, the tour's included, by {change(-gain for gain in gains)}",
         f"longer on {counted(losing)} of {counted(len(every))}",
-        Said("that claim is reversed here", statistics.median(gains) < 0),
+        f"that claim is {'reversed' if statistics.median(gains) < 0 else 'missed'} here",
     ]
 
 
