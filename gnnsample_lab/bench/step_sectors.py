@@ -7,18 +7,14 @@ stepper's runs has them.
 
 from __future__ import annotations
 
-import csv
-import io
-import subprocess
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.bench import profiler
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Unavailable
-from gnnsample_lab.bench.suites.fastgl.aggregation_profile import find_ncu
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 from gnnsample_lab.steps.base import LANES
 from gnnsample_lab.steps.runs import MECHANISMS, run
@@ -94,24 +90,15 @@ def instructions() -> list[Instruction]:
 
 def measure() -> tuple[list[dict[str, Any]] | None, str]:
     """A row for each of :func:`instructions`, counted and measured; None and the reason where ncu cannot tell."""
-    ncu = find_ncu()
-    if ncu is None:
-        return None, "no ncu here"
-    command = [
-        ncu, "--csv", "--profile-from-start", "off", "--clock-control", "none", "--metrics", ",".join(METRICS),
-        sys.executable, "-m", __spec__.name if __spec__ else __name__,
-    ]  # fmt: skip
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except (OSError, subprocess.SubprocessError) as error:
-        return None, f"ncu did not run ({type(error).__name__})"
+    printed, why = profiler.run(__spec__.name if __spec__ else __name__, [], METRICS, seconds=_TIMEOUT_S)
+    if why:
+        return None, why
     wanted = instructions()
-    found = parse(done.stdout)
+    found = parse(printed)
     if len(found) != len(wanted):
-        words = (done.stdout + done.stderr).strip().splitlines()
         return (
             None,
-            f"ncu saw {len(found)} of {len(wanted)} launches ({words[-1][:120] if words else 'no output'})",
+            f"ncu saw {len(found)} of {len(wanted)} launches ({profiler.last_words(printed)})",
         )
     return rows(wanted, found), "measured by ncu"
 
@@ -140,19 +127,12 @@ def agreement(measured: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
 
 
 def parse(text: str) -> list[dict[str, float]]:
-    """ncu's CSV, a line per launch and metric, as the metrics of each launch in order."""
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if '"Metric Name"' in line), None)
-    if start is None:
-        return []
-    launches: dict[int, dict[str, float]] = {}
-    for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
-        try:
-            number, value = int(row["ID"]), float((row.get("Metric Value") or "").replace(",", ""))
-        except (KeyError, TypeError, ValueError):
-            continue
-        launches.setdefault(number, {})[row.get("Metric Name") or ""] = value
-    return [each for _, each in sorted(launches.items()) if all(name in each for name in METRICS)]
+    """The metrics of each launch in order, from ncu's CSV; without those that lack one."""
+    return [
+        {name: launch[name] for name in METRICS}
+        for launch in profiler.launches(text, METRICS)
+        if all(name in launch for name in METRICS)
+    ]
 
 
 def launch_all() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnsample_lab.bench import report, runner, timing
+from gnnsample_lab.bench import profiler, report, runner, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.bench.suites.fastgl import (
@@ -147,7 +147,7 @@ def test_preprocessing_is_counted_for_every_layer_and_direction(made_up) -> None
 
 
 def test_table2_says_whether_its_hits_are_measured(made_up, monkeypatch) -> None:
-    monkeypatch.setattr(aggregation_profile, "find_ncu", lambda: None)
+    monkeypatch.setattr(profiler, "find_ncu", lambda: None)
     rows = runner.run("fastgl-table2", quick=True)["rows"]
     assert {row["hits_origin"] for row in rows} == {"counted only: no ncu here"}
     assert rows[0]["l1_percent"] is None
@@ -191,10 +191,10 @@ def test_ncu_that_fails_leaves_the_counted_value(monkeypatch) -> None:
         ),
         weight=_Device(sums.weight),
     )  # fmt: skip
-    monkeypatch.setattr(aggregation_profile, "find_ncu", lambda: "/bin/false")
+    monkeypatch.setattr(profiler, "find_ncu", lambda: "/bin/false")
     assert "gave no numbers" in aggregation_profile.cache_hits(arrays, "naive", 8)["hits_origin"]
     monkeypatch.setattr(
-        aggregation_profile.subprocess,
+        profiler.subprocess,
         "run",
         lambda *_, **__: SimpleNamespace(stdout=NCU, stderr="", returncode=0),
     )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.bench import peers, report, runner, schema, timing
+from gnnsample_lab.bench import peers, profiler, report, runner, schema, timing
 from gnnsample_lab.bench.record import scaled, states
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
@@ -376,7 +376,7 @@ def ncu(monkeypatch, tmp_path) -> Any:
         tool = tmp_path / "ncu"
         tool.write_text(f"#!{sys.executable}\n{NCU.replace('RUNS', str(count)).replace('ALSO', also)}")
         tool.chmod(0o755)
-        monkeypatch.setattr(nextdoor_profile, "find_ncu", lambda: str(tool))
+        monkeypatch.setattr(profiler, "find_ncu", lambda: str(tool))
 
     return stand_in
 
@@ -520,7 +520,7 @@ def test_graphs_join_the_record_that_one_run_had_made() -> None:
 
 @pytest.mark.skipif(cuda_available(), reason="there is a profiler to measure with")
 def test_without_a_profiler_sectors_are_counted_and_said_to_be(session, monkeypatch) -> None:
-    monkeypatch.setattr(nextdoor_profile, "find_ncu", lambda: None)
+    monkeypatch.setattr(profiler, "find_ncu", lambda: None)
     rows = runner.run("nextdoor-fig8", session=session)["rows"]
     assert {row["app"] for row in rows} == {"DeepWalk", "k-hop"}
     for row in rows:

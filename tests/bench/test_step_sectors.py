@@ -8,8 +8,8 @@ import pytest
 
 from gnnsample_lab import bench
 from gnnsample_lab.bench import step_sectors
+from gnnsample_lab.bench.profiler import find_ncu
 from gnnsample_lab.bench.suite import Unavailable
-from gnnsample_lab.bench.suites.fastgl.aggregation_profile import find_ncu
 from gnnsample_lab.device import runtime
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gnnsample_lab import NeighborSampler
-from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench import profiler, report, runner
 from gnnsample_lab.bench.floors import floor, sampling_floor
 from gnnsample_lab.bench.profiler import find_ncu
 from gnnsample_lab.bench.suite import PUBLISHED_QUEUE, Unavailable, VerificationError
@@ -433,7 +433,7 @@ def test_throughput_weighs_draws_by_their_time_and_divides_the_queue_by_them() -
         for metric, value in ((compute, shares[0]), (memory, shares[1]), (throughput.TIME, ns)):
             lines.append(f'"{number}","{kernel}(Plan)","{metric}","-","{value:,}"')
     metrics = {**utilisation.METRICS, throughput.TIME: "us"}
-    found = utilisation.launches("\n".join(lines), throughput.KERNELS, metrics)
+    found = profiler.launches("\n".join(lines), metrics, throughput.KERNELS)
     (row,) = throughput.by_setting(found, [2], passes=1)
     assert row["compute_percent"] == {"block-bsp": pytest.approx(25), PUBLISHED_QUEUE: 20, "persistent": 50}
     assert row["gain"] == {"compute_percent": pytest.approx(2), "memory_percent": pytest.approx(3)}
@@ -487,7 +487,7 @@ def test_throughput_has_medians_of_passes_and_their_spread() -> None:
 def test_utilisation_says_why_there_is_none(monkeypatch) -> None:
     from gnnsample_lab.bench.suites.pgsampler import utilisation
 
-    monkeypatch.setattr(utilisation, "find_ncu", lambda: None)
+    monkeypatch.setattr(profiler, "find_ncu", lambda: None)
     found, why = utilisation.utilisation(None, [1, 2], (10, 10), "reservoir", [32, 64])
     assert found == [{"compute_percent": None, "memory_percent": None}] * 2 and why == "no ncu here"
 

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,63 +12,46 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench.profiler import find_ncu as find_ncu
+from gnnsample_lab.bench import profiler
 
 _METRICS = {
     "l1tex__t_sector_hit_rate.pct": "l1_percent", "lts__t_sector_hit_rate.pct": "l2_percent",
     "gpu__time_duration.sum": "duration",
 }  # fmt: skip
-_NONE: dict[str, Any] = {"l1_percent": None, "l2_percent": None, "hits_origin": "counted only: no ncu here"}
 
 
 def cache_hits(sums: Any, kernel: str, features: int) -> dict[str, Any]:
     """``l1_percent`` and ``l2_percent`` of the longest kernel, None where ncu cannot tell, and ``hits_origin``."""
-    ncu = find_ncu()
-    if ncu is None:
-        return dict(_NONE)
+    if profiler.find_ncu() is None:
+        return _none(profiler.NO_NCU)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sums.npz"
         np.savez(
             path, indptr=sums.csr.indptr.get(), indices=sums.csr.indices.get(), weight=sums.weight.get(),
             sizes=np.array([sums.csr.num_rows, sums.csr.num_sources]),
         )  # fmt: skip
-        command = [
-            ncu, "--csv", "--profile-from-start", "off", "--clock-control", "none", "--metrics", ",".join(_METRICS),
-            sys.executable, "-m", __spec__.name if __spec__ else __name__, str(path), kernel, str(features),
-        ]  # fmt: skip
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-        except (OSError, subprocess.SubprocessError) as error:
-            return {**_NONE, "hits_origin": f"counted only: ncu did not run ({type(error).__name__})"}
-    found = parse(done.stdout)
+        module = __spec__.name if __spec__ else __name__
+        printed, why = profiler.run(module, [path, kernel, features], _METRICS)
+    found = parse(printed)
     if found is None:
-        words = (done.stdout + done.stderr).strip().splitlines()
-        return {
-            **_NONE,
-            "hits_origin": f"counted only: ncu gave no numbers ({words[-1][:120] if words else 'no output'})",
-        }
+        return _none(why or profiler.no_numbers(printed))
     return {**found, "hits_origin": "measured by ncu"}
+
+
+def _none(why: str) -> dict[str, Any]:
+    return {"l1_percent": None, "l2_percent": None, "hits_origin": f"counted only: {why}"}
 
 
 def parse(text: str) -> dict[str, float] | None:
     """Hit rates of the kernel that ran longest, from ncu's CSV; None without any."""
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if '"Metric Name"' in line), None)
-    if start is None:
-        return None
-    kernels: dict[str, dict[str, float]] = {}
-    for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
-        key = _METRICS.get(row.get("Metric Name") or "")
-        try:
-            value = float((row.get("Metric Value") or "").replace(",", ""))
-        except ValueError:
-            continue
-        if key:
-            kernels.setdefault(row.get("ID") or "", {})[key] = value
-    complete = [k for k in kernels.values() if len(k) == len(_METRICS)]
+    complete = [
+        launch
+        for launch in profiler.launches(text, _METRICS)
+        if all(key in launch for key in _METRICS.values())
+    ]
     if not complete:
         return None
-    longest = max(complete, key=lambda k: k["duration"])
+    longest = max(complete, key=lambda launch: launch["duration"])
     return {key: longest[key] for key in ("l1_percent", "l2_percent")}
 
 

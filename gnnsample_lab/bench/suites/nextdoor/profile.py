@@ -8,8 +8,6 @@ them counts, what was not is named.
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import os
 import signal
@@ -25,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.bench import profiler
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.bench.suites.fastgl.aggregation_profile import find_ncu
 from gnnsample_lab.sampling.engine.language.app import SamplingApp
 
 from . import cases as settings
@@ -84,22 +82,18 @@ def profile(
     Returns:
         For each study the runs that ended in time, and why others are missing; empty where none is.
     """
-    ncu = find_ncu()
+    ncu = profiler.find_ncu()
     if ncu is None:
-        return [({}, "no ncu here") for _ in studies]
-    with tempfile.TemporaryDirectory() as folder:
+        return [({}, profiler.NO_NCU) for _ in studies]
+    with tempfile.TemporaryDirectory() as folder, profiler.turn():
         _store(studies, Path(folder), wanted, time.time() + seconds)
-        command = [
-            ncu, "--csv", "--profile-from-start", "off", "--clock-control", "none", "--metrics", ",".join(METRICS),
-            sys.executable, "-m", __spec__.name if __spec__ else __name__, folder,
-        ]  # fmt: skip
+        line = profiler.command(ncu, __spec__.name if __spec__ else __name__, [folder], METRICS)
         try:
-            printed, said, late = _printed(command, Path(folder), seconds)
+            printed, said, late = _printed(line, Path(folder), seconds)
         except OSError as error:
-            return [({}, f"ncu did not run ({type(error).__name__})") for _ in studies]
+            return [({}, profiler.did_not_run(error)) for _ in studies]
     by_study = parse(printed)
-    words = (printed + said).strip().splitlines()
-    lost = f"ncu gave no numbers ({words[-1][:120] if words else 'no output'})"
+    lost = profiler.no_numbers(printed + said)
     if late or _LATE in printed + said:
         lost = f"not profiled within the {seconds:g} s of a graph"
     names = {f"{parallelism}/{index}" for parallelism, index in wanted}
@@ -158,44 +152,31 @@ def parse(text: str) -> dict[int, Profile]:
     Runs begin with a kernel ``lab_mark_<number>__<parallelism>__<index>`` and end with ``lab_end_mark``; one without
     the latter was cut off, and is left out.
     """
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if '"Metric Name"' in line), None)
-    if start is None:
-        return {}
-    kernels: dict[int, dict[str, Any]] = {}
-    for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
-        try:
-            number, value = int(row["ID"]), float((row.get("Metric Value") or "").replace(",", ""))
-        except (KeyError, TypeError, ValueError):
-            continue
-        kernels.setdefault(number, {"name": row.get("Kernel Name") or ""})[row.get("Metric Name") or ""] = (
-            value
-        )
     found: dict[int, dict[str, dict[str, float]]] = {}
     sums: dict[str, float] | None = None
     run: tuple[int, str] = 0, ""
-    for _, kernel in sorted(kernels.items()):
-        if _MARK in kernel["name"]:
-            number_of, parallelism, index = kernel["name"].split(_MARK)[1].split("(")[0].split("__")
+    for launch in profiler.launches(text, METRICS):
+        if _MARK in launch["kernel"]:
+            number_of, parallelism, index = launch["kernel"].split(_MARK)[1].split("__")
             sums = dict.fromkeys(
                 ("reads", "index_reads", "stored", "stores", "active", "elapsed", "kernels"), 0.0
             )
             run = int(number_of), f"{parallelism.replace('_', '-')}/{index}"
             continue
-        if _END in kernel["name"]:
+        if _END in launch["kernel"]:
             if sums is not None:
                 found.setdefault(run[0], {})[run[1]] = sums
             sums = None
             continue
-        if sums is None or not all(metric in kernel for metric in METRICS):
+        if sums is None or not all(metric in launch for metric in METRICS):
             continue
-        sums["reads"] += kernel[READS]
-        if kernel["name"].partition("(")[0] in _INDEX_KERNELS:
-            sums["index_reads"] += kernel[READS]
-        sums["stored"] += kernel[STORED]
-        sums["stores"] += kernel[STORED] * kernel[STORES]
-        sums["active"] += kernel[ACTIVE]
-        sums["elapsed"] += kernel[ELAPSED]
+        sums["reads"] += launch[READS]
+        if launch["kernel"] in _INDEX_KERNELS:
+            sums["index_reads"] += launch[READS]
+        sums["stored"] += launch[STORED]
+        sums["stores"] += launch[STORED] * launch[STORES]
+        sums["active"] += launch[ACTIVE]
+        sums["elapsed"] += launch[ELAPSED]
         sums["kernels"] += 1
     return {i: {key: _described(s) for key, s in runs.items() if s["kernels"]} for i, runs in found.items()}
 

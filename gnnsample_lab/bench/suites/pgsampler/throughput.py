@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench import timing
+from gnnsample_lab.bench import profiler, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import PUBLISHED_QUEUE, Unavailable
 from gnnsample_lab.device.arrays import to_host
 
 from .kernels import PICK
 from .papers import AVERAGES
-from .utilisation import METRICS, launches, profiled
+from .utilisation import METRICS
 
 QUEUES = {PUBLISHED_QUEUE: "persistent", "persistent": "serve_teams"}
 """Each form of the queue and its kernel."""
@@ -69,10 +69,12 @@ def _profiled(
             task[f"seeds{i}"] = to_host(session.batches(name, batch, 1)[0])
             task[f"fanouts{i}"] = np.array(fanouts)
         np.savez(path, **task)
-        text, why = profiled(__spec__.name if __spec__ else __name__, path, (*METRICS, TIME), KERNELS)
+        module = __spec__.name if __spec__ else __name__
+        text, why = profiler.run(module, [path], (*METRICS, TIME), KERNELS)
     if why:
         raise Unavailable(f"throughput of kernels is measured by ncu: {why}")
-    found = by_setting(launches(text, KERNELS, {**METRICS, TIME: "us"}), [len(f) for _, f in settings])
+    launched = profiler.launches(text, {**METRICS, TIME: "us"}, KERNELS)
+    found = by_setting(launched, [len(f) for _, f in settings])
     rows: list[dict[str, Any]] = []
     for (batch, fanout), one in zip(settings, found, strict=True):
         row = {"graph": name, "batch_size": batch, "fanout": fanout[0], "hops": len(fanout), **one}
