@@ -79,7 +79,10 @@ def run(
             done = subprocess.run(line, capture_output=True, text=True, timeout=seconds, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         return "", did_not_run(error)
-    return (done.stdout, "") if _HEAD in done.stdout else ("", no_numbers(done.stdout + done.stderr))
+    printed = (
+        done.stdout + done.stderr
+    )  # the CSV, and behind it why there may be less in it than was asked for
+    return (printed, "") if _HEAD in done.stdout else ("", no_numbers(printed))
 
 
 def did_not_run(error: Exception) -> str:

@@ -103,7 +103,7 @@ def measure() -> tuple[list[dict[str, Any]] | None, str]:
     return rows(wanted, found), "measured by ncu"
 
 
-def rows(wanted: list[Instruction], found: list[dict[str, float]]) -> list[dict[str, Any]]:
+def rows(wanted: list[Instruction], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Instructions beside what ncu says of their launches, in the same order."""
     return [
         {
@@ -126,13 +126,9 @@ def agreement(measured: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
     }
 
 
-def parse(text: str) -> list[dict[str, float]]:
-    """The metrics of each launch in order, from ncu's CSV; without those that lack one."""
-    return [
-        {name: launch[name] for name in METRICS}
-        for launch in profiler.launches(text, METRICS)
-        if all(name in launch for name in METRICS)
-    ]
+def parse(text: str) -> list[dict[str, Any]]:
+    """The launches in their order, from ncu's CSV; without those that lack a metric."""
+    return [launch for launch in profiler.launches(text, METRICS) if all(name in launch for name in METRICS)]
 
 
 def launch_all() -> None:

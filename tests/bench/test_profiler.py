@@ -65,6 +65,8 @@ def test_it_says_why_there_are_no_numbers(ncu: Any, monkeypatch: pytest.MonkeyPa
     assert run() == (f"{HEAD}\n", "")
     ncu("import sys; print('==PROF== Connected'); sys.exit('==ERROR== ERR_NVGPUCTRPERM')")
     assert run() == ("", "ncu gave no numbers (==ERROR== ERR_NVGPUCTRPERM)")
+    ncu(f"import sys; print({HEAD!r}); sys.exit('==ERROR== cut off')")
+    assert run() == (f"{HEAD}\n==ERROR== cut off\n", "")
     ncu("")
     assert run() == ("", "ncu gave no numbers (no output)")
     ncu("import time; time.sleep(60)")

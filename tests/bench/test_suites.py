@@ -13,7 +13,6 @@ import pytest
 from gnnsample_lab import NeighborSampler
 from gnnsample_lab.bench import profiler, report, runner
 from gnnsample_lab.bench.floors import floor, sampling_floor
-from gnnsample_lab.bench.profiler import find_ncu
 from gnnsample_lab.bench.suite import PUBLISHED_QUEUE, Unavailable, VerificationError
 from gnnsample_lab.bench.suites.pgsampler import kernels as pgsampler
 from gnnsample_lab.bench.suites.pgsampler import papers, whole
@@ -571,7 +570,7 @@ def test_the_explorers_suite_runs() -> None:
 @pytest.mark.gpu
 def test_throughput_is_measured_on_a_gpu() -> None:
     """Nsight Compute sees the launches of both strategies; a machine without it says so and records nothing."""
-    if find_ncu() is None:
+    if profiler.find_ncu() is None:
         with pytest.raises(Unavailable, match="ncu"):
             runner.run("pgsampler-throughput", quick=True, graphs=["arxiv-like@0.2"])
         return
