@@ -79,9 +79,8 @@ def run(
             done = subprocess.run(line, capture_output=True, text=True, timeout=seconds, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         return "", did_not_run(error)
-    printed = (
-        done.stdout + done.stderr
-    )  # the CSV, and behind it why there may be less in it than was asked for
+    # The CSV, and behind it why there may be less in it than was asked for.
+    printed = done.stdout + done.stderr
     return (printed, "") if _HEAD in done.stdout else ("", no_numbers(printed))
 
 
