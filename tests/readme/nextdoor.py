@@ -33,6 +33,7 @@ from tests.readme.words import (
     ran,
     series,
     sizes,
+    slowed_apart,
     values,
 )
 
@@ -160,6 +161,7 @@ def trees(systems: Record) -> Phrases:
             ),
         ),
         f"sampling takes {series(ours)} ms instead of {series(theirs)}",
+        slowed_apart(pairs, "NextDoor"),
         f"a tree for each seed: {tenths(more[0])} and {whole(more[1])} x as many rows as merged ones",
         Said(
             "a quarter of the graph's rows cached, of which DGL's configuration caches none",

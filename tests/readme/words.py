@@ -50,6 +50,19 @@ def beside_dgl(systems: Record, system: str) -> list[tuple[Row, Row]]:
     ]
 
 
+def slowed_apart(pairs: Iterable[tuple[Row, Row]], name: str) -> Said:
+    """On which graphs the stages of DGL's configuration overlap and those of the other do not: by the fastest
+    executor of each, but stages that run beside others take longer."""
+    apart = [
+        dgl["graph"] for each, dgl in pairs if dgl["executor"] != "serial" and each["executor"] == "serial"
+    ]
+    return Said(
+        f"each by its fastest executor: on {labels(apart)} DGL's stages overlap, which slows each of them, {name}'s do "
+        "not",
+        bool(apart),
+    )
+
+
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
