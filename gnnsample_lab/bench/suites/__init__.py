@@ -64,7 +64,7 @@ _GENERAL = (
         "explorers", "suites.explorers.explorers", "trait change to finished figure; needs the widgets, no GPU",
         columns={
             "explorer": "explorer", "control": "trait", "device": "device", "median ms": "median_ms",
-            "worst ms": "worst_ms",
+            "worst ms": "worst_ms", "first explorer's worst ms": "new_ms",
         },
         targets=_explorers, needs_gpu=False, l2=AS_LEFT, takes_one=True,
     ),
