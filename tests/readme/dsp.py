@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gnnsample_lab.bench.measured import most, scaled, untuned
+from gnnsample_lab.bench.suites.dsp.papers import TABLE6
 from gnnsample_lab.distributed.sampling.traffic import HEADER_BYTES, REQUEST_BYTES, SECTOR_BYTES
 from tests.notebooks.recorded import (
     Record,
@@ -234,6 +235,14 @@ def systems(sampling: Record) -> Phrases:
     def over(*systems: str, graph: str | tuple[str, ...] = (NEAR, FAR)) -> list[float]:
         return values(sampling, "over_dsp", part="table 6", system=systems, graph=graph)
 
+    ranks = values(sampling, "gpus", part="table 6", system="dgl-uva", graph=NEAR)
+
+    def told(system: str) -> list[float]:
+        seconds = {
+            (each["system"], each["paper_gpus"]): each["epoch_s"] for each in TABLE6 if each["graph"] == NEAR
+        }
+        return [seconds[system, gpus] / seconds["dsp", gpus] for gpus in ranks]
+
     samplers = values(sampling, "samplers", part="table 6", system=("pyg-cpu", "dgl-cpu"))
     (fastgcn,), (direct,) = (
         rows(sampling, part="table 7", graph=NEAR, system=name, gpus=gpus)
@@ -243,10 +252,21 @@ def systems(sampling: Record) -> Phrases:
         Said(f"in full, {all_cards(sampling)}", in_full(sampling)),
         sizes(sampling["graphs"]),
         f"PyG and DGL on the host's cores, {min(samplers)} to {max(samplers)} samplers, take "
-        f"{span(over('pyg-cpu', 'dgl-cpu', graph=NEAR), 'x', two)}",
-        f"Quiver {span(over('quiver', graph=NEAR), 'x', two)}",
-        f"DGL-UVA {span(over('dgl-uva', graph=NEAR), 'x', two)} on Products",
-        f"on Products: {became(over('pyg-cpu', 'dgl-cpu', 'quiver', 'dgl-uva', graph=NEAR))}",
+        f"{span(over('pyg-cpu', 'dgl-cpu', graph=NEAR), 'x', two)} of DSP's time on Products: "
+        f"{became(over('pyg-cpu', 'dgl-cpu', graph=NEAR))}",
+        Said(
+            f"there Quiver takes {series(over('quiver', graph=NEAR), two)} x on {listed(map(str, ranks))} GPUs "
+            f"(paper {series(told('quiver'), two)} x) and DGL-UVA {series(over('dgl-uva', graph=NEAR), two)} x (paper "
+            f"{series(told('dgl-uva'), two)} x): smaller on two and four, and the lead falls with GPUs where the "
+            "paper's grows",
+            all(
+                [each < theirs for each, theirs in zip(over(name, graph=NEAR), told(name), strict=True)]
+                == [False, True, True]
+                and over(name, graph=NEAR) == sorted(over(name, graph=NEAR), reverse=True)
+                and told(name)[0] < told(name)[-1]
+                for name in ("quiver", "dgl-uva")
+            ),
+        ),
         f"{span(over('pyg-cpu', 'dgl-cpu', graph=FAR), 'x', two)}, {span(over('quiver', graph=FAR), 'x', two)} and "
         f"{span(over('dgl-uva', graph=FAR), 'x', two)} on papers100M",
         f"{became(over('quiver', 'dgl-uva', graph=FAR))} there",
