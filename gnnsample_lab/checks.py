@@ -170,11 +170,13 @@ def num_bytes(name: str, value: Any, low: int = 0) -> int:
 
 
 def path(name: str, value: Any) -> Path:
-    """``value`` as a path."""
+    """``value`` as a path; ``~`` is the user's home folder."""
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"{name} must be a path (got {shown(value)})")
     try:
-        found = Path(value)
+        found = Path(value).expanduser()
+    except RuntimeError as error:  # no home folder is known
+        raise ValueError(f"{name}: {error} (got {shown(value)})") from None
     except Exception:  # a path object may give bytes, or fail
         raise TypeError(f"{name} must be a path (got {shown(value)})") from None
     if "\0" in str(found):

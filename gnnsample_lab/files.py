@@ -158,6 +158,20 @@ def read_json(path: Path, kind: type = dict) -> Any:
     return value
 
 
+def share(temporary: Path, path: Path) -> None:
+    """Give a temporary file, which its owner alone may read, the rights that ``path`` has, or would have as a new
+    file."""
+    try:
+        mode = path.stat().st_mode & 0o777
+    except OSError:
+        # The process's mask can only be read by setting it, which other threads would notice: a file shows it.
+        probe = temporary.with_name(f"{temporary.name}.mode")
+        probe.touch()
+        mode = probe.stat().st_mode & 0o777
+        probe.unlink()
+    temporary.chmod(mode)
+
+
 def replace_file(path: Path, content: bytes) -> Path:
     """Write ``content``; a reader sees the old file or the whole new one. Makes the folder if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,7 +179,7 @@ def replace_file(path: Path, content: bytes) -> Path:
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
-        Path(temporary).chmod(0o644)
+        share(Path(temporary), path)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from gnnsample_lab.traces import LostTable, SampleTrace, TaskTable
 
 
-def make_trace(strategy: str = "persistent", **changes: object) -> SampleTrace:
-    """Two seeds (hop 0) and three tasks of hop 1 on two SMs; one further task was lost."""
-    tasks = TaskTable(
+def make_trace(
+    strategy: str = "persistent", tasks: TaskTable | None = None, **changes: object
+) -> SampleTrace:
+    """Two seeds (hop 0) and three tasks of hop 1 on two SMs, or other tasks; one further task was lost."""
+    tasks = tasks or TaskTable(
         hop=[0, 0, 1, 1, 1],
         vertex=[10, 11, 20, 21, 10],
         degree=[3, 1, 0, 5, 3],

@@ -34,12 +34,12 @@ class IntegerWeights:
     guide: Any = None
 
 
-def integer_weights(indptr: Any, edge_weight: Any) -> IntegerWeights:
+def integer_weights(indptr: Any, edge_weight: Any, name: str = "edge weights") -> IntegerWeights:
     """Turn float weights into fixed point.
 
     Integer weights below 2**32 are used unchanged if their sum fits; others are scaled by 2**31 / max and rounded, and
     a positive weight is at least 1 afterwards. A warning says where that is coarse. ``indptr``: ``int64[N + 1]``;
-    ``edge_weight``: ``float[E]``.
+    ``edge_weight``: ``float[E]``. ``name``: of the weights, for the error.
 
     Raises:
         ValueError: a weight is NaN, infinite or negative.
@@ -48,7 +48,7 @@ def integer_weights(indptr: Any, edge_weight: Any) -> IntegerWeights:
     weight = xp.asarray(edge_weight, dtype=xp.float64)
     top, least = (float(weight.max()), float(weight.min())) if weight.size else (0.0, 0.0)
     if not (least >= 0 and top < np.inf):  # NaN is neither
-        raise ValueError(f"edge weights must be finite and not negative (got {least:g} to {top:g})")
+        raise ValueError(f"{name} must be finite and not negative (got {least:g} to {top:g})")
     if 0 < top < _LEAST:  # beside so small a number the scale would be no number
         weight, top = weight / top, 1.0
     whole = bool((weight == xp.rint(weight)).all()) and top * max(weight.size, 1) < 2.0**62

@@ -224,6 +224,11 @@ def _sized(
     # A cache of all ranks says of every vertex where its row lies, also where each rank has room for all rows.
     listed = POSITION_BYTES * len(table) if system.placement == "partitioned" else 0
     if sizing.capacity_bytes is not None:
+        if 0 < sizing.capacity_bytes < listed:
+            raise ValueError(
+                f"cache_gb or capacity_bytes must be 0, for a cache without rows, or hold the {listed:,} bytes of the "
+                f"position list that every rank has of a cache in parts (got {sizing.capacity_bytes:,} bytes)"
+            )
         return _rows_beside(sizing.capacity_bytes, listed, len(table), row_bytes), 0
     if device == "cpu":
         if sizing.budget_bytes is None:

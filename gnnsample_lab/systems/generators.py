@@ -9,6 +9,8 @@ from typing import Any
 
 LOCK = threading.RLock()
 """Held by whoever sets generators, or draws weights from them: they are the whole process's."""
+_own = threading.local()
+"""``depth``: how many blocks the thread is in."""
 _kept: dict[int | None, tuple[int, Any]] = {}
 """GPU, None for the CPU -> how many runs go on, and the state before the first of them."""
 
@@ -17,11 +19,15 @@ _kept: dict[int | None, tuple[int, Any]] = {}
 def given_back(device: str) -> Iterator[None]:
     """The generators of the CPU and, for "cuda", of all GPUs are at the end as they were before the block.
 
-    Of blocks that overlap in several threads, the last one to end gives them back.
+    Of blocks that overlap in several threads, the last one to end gives them back. A block inside another of the same
+    thread, as of a run that is started from a callback of a run, gives back what it found.
     """
     import torch
 
     places: list[int | None] = [None, *(range(torch.cuda.device_count()) if device == "cuda" else ())]
+    outer = getattr(_own, "depth", 0)
+    found = {place: _state(place) for place in places} if outer else {}
+    _own.depth = outer + 1
     with LOCK:
         for place in places:
             count, state = _kept.get(place) or (0, _state(place))
@@ -29,15 +35,25 @@ def given_back(device: str) -> Iterator[None]:
     try:
         yield
     finally:
+        _own.depth = outer
         with LOCK:
             for place in places:
                 count, state = _kept.pop(place)
                 if count > 1:
                     _kept[place] = count - 1, state
-                elif place is None:
-                    torch.set_rng_state(state)
+                    if place in found:
+                        _set_state(place, found[place])
                 else:
-                    torch.cuda.set_rng_state(state, place)
+                    _set_state(place, state)
+
+
+def _set_state(place: int | None, state: Any) -> None:
+    import torch
+
+    if place is None:
+        torch.set_rng_state(state)
+    else:
+        torch.cuda.set_rng_state(state, place)
 
 
 def _state(place: int | None) -> Any:
@@ -61,7 +77,8 @@ def weights(seed: int | None = None) -> Iterator[None]:
         if usual != torch.float32:
             torch.set_default_dtype(torch.float32)
         try:
-            yield
+            with torch.device("cpu"):  # whatever the caller has as a default
+                yield
         finally:
             if usual != torch.float32:
                 torch.set_default_dtype(usual)

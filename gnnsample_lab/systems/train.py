@@ -379,7 +379,8 @@ def train(
         device: "auto", "cpu" or "cuda".
         cache_ratio: share of the vertices to keep on the device, for systems with a cache. Default: what a trial
             step leaves of the GPU's memory; a quarter of the vertices on a CPU, where nothing is left over.
-        capacity_bytes: size of the cache in bytes, instead of ``cache_ratio``.
+        capacity_bytes: size of the cache in bytes, instead of ``cache_ratio``. A cache in parts needs 4 bytes of it a
+            vertex, for the list of where each row lies.
         reorder: method of ``lab.reorder``, "none", or None for what the system does.
         window: mini-batches that are reordered together.
         evaluate: accuracy after every epoch: True takes the split "valid", or "test" where that has no labels; or a
@@ -848,7 +849,30 @@ def built_model(
     if options or kernel:
         unknown = ", ".join([*options, *(["kernel"] if kernel else [])])
         raise ValueError(f"{unknown} apply to models chosen by name (got a {type(model).__name__})")
+    _check_takes(model, graph)
     return model
+
+
+def _check_takes(model: Any, graph: Any) -> None:
+    """Refuse a model of ``lab.make_model`` for other rows than the graph's: PyTorch's error names neither. What other
+    modules make of their input is theirs to say."""
+    import torch
+
+    from gnnsample_lab.compute.stack import BlockModel
+
+    if not isinstance(model, BlockModel):
+        return
+    first = next((each for each in model.layers[0].modules() if isinstance(each, torch.nn.Linear)), None)
+    if first is None:
+        return
+    if first.in_features != graph.num_features:
+        raise ValueError(
+            f"model must take rows of {graph.num_features} features, as graph has (got one for {first.in_features})"
+        )
+    if str(graph.feat.dtype) == "float32" and first.weight.dtype != torch.float32:
+        raise ValueError(
+            f"model must be of torch.float32, as the features of graph are (got {first.weight.dtype})"
+        )
 
 
 def _unused(executor: str, alone: bool, **given: bool) -> tuple[str, ...]:

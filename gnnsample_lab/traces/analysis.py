@@ -151,9 +151,10 @@ def idle_us_per_sm(trace: SampleTrace) -> FloatArray:
     if len(tasks) == 0:
         return idle
     order = np.lexsort((tasks.start_us, tasks.sm))
-    sm, start, end = tasks.sm[order].astype(np.int64), tasks.start_us[order], tasks.end_us[order]
+    sm = tasks.sm[order].astype(np.int64)
+    start, end = (np.clip(times[order], 0.0, trace.total_us) for times in (tasks.start_us, tasks.end_us))
     # Shifting every SM into its own stretch of time lets one running maximum serve them all.
-    shift = sm * (float(tasks.end_us.max()) + 1.0)
+    shift = sm * (float(end.max()) + 1.0)
     reach = np.maximum.accumulate(end + shift)
     before = np.concatenate([[-np.inf], reach[:-1]])
     fresh = np.maximum(end + shift - np.maximum(start + shift, before), 0.0)

@@ -76,6 +76,17 @@ def _scalars(meta: Any) -> dict[str, str | int | float]:
     return dict(meta)
 
 
+def _check_times(tasks: TaskTable) -> None:
+    """Every task is queued, then started, then ended: queue depths and busy times are sums of what lies between."""
+    for name in ("enqueue_us", "start_us", "end_us"):
+        if not np.isfinite(getattr(tasks, name)).all():
+            raise ValueError(f"tasks.{name} must be finite")
+    for early, late in (("enqueue_us", "start_us"), ("start_us", "end_us")):
+        wrong = np.flatnonzero(getattr(tasks, late) < getattr(tasks, early))
+        if wrong.size:
+            raise ValueError(f"tasks.{late} must not be before tasks.{early} (it is at row {wrong[0]})")
+
+
 @dataclass(frozen=True)
 class SampleTrace:
     """What one sampling run did, when and where; measured on a GPU or modelled, and labelled as such.
@@ -219,8 +230,8 @@ class SampleTrace:
 
         Raises:
             TypeError: an argument of the wrong kind; the message names it.
-            ValueError: for tables of unequal length, an unknown origin, or tasks outside ``fanouts``,
-                ``num_sms``.
+            ValueError: for tables of unequal length, an unknown origin, tasks outside ``fanouts`` or ``num_sms``, or
+                that end before they start, or start before they are queued.
         """
         from gnnsample_lab.traces.analysis import hop_kernel_times
 
@@ -252,6 +263,7 @@ class SampleTrace:
             raise ValueError(
                 f"tasks.hop must be below {num_hops}, one hop per fanout (got {tasks.hop.max()})"
             )
+        _check_times(tasks)
         lost = LostTable() if lost is None else lost
         fused = strategy in FUSED_STRATEGIES
         if queue is None:

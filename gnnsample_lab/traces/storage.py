@@ -42,6 +42,8 @@ _TABLES = ("tasks", "hops", "queue", "lost", "slots")
 _HEADER = tuple(f.name for f in fields(SampleTrace) if f.name not in _TABLES)
 # A trace of a whole epoch would still be far below this; a file claiming more is not one of ours.
 _MAX_MEMBER_BYTES = 1 << 31
+_LONGEST_US = 1e15
+"""Times below are whole nanoseconds in 64 bits, and so are their differences."""
 # JSON's types of the header's values, by the annotation of the field.
 _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,), "str | None": (str, type(None)), "bool": (bool,), "int": (int,), "int | None": (int, type(None)),
@@ -62,8 +64,8 @@ def _shrunk(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _nanoseconds(time_us: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.int64]:
-    if not np.all(np.isfinite(time_us)):
-        raise ValueError(f"{what} must be finite to be saved")
+    if not np.all(np.abs(time_us) < _LONGEST_US):  # NaN is not
+        raise ValueError(f"{what} must be finite, and below {_LONGEST_US:g}, to be saved")
     return np.rint(time_us * 1e3).astype(np.int64)
 
 
@@ -109,7 +111,7 @@ def _checked_header(header: dict[str, Any]) -> dict[str, Any]:
     for name, value in header.items():
         if type(value) not in kinds[name]:
             raise ValueError(f"{name} of the header is {value!r}")
-    if any(type(fanout) is not int for fanout in header["fanouts"]):
+    if any(type(fanout) is not int or not fanout for fanout in header["fanouts"]):
         raise ValueError(f"fanouts of the header are {header['fanouts']!r}")
     for name, (low, high) in WHOLE.items():
         values = header[name] if name == "fanouts" else [header[name]]
@@ -120,6 +122,10 @@ def _checked_header(header: dict[str, Any]) -> dict[str, Any]:
             header[name] = float(header[name])
         except OverflowError as error:
             raise ValueError(f"{name} of the header is too large (got {shown(header[name])})") from error
+        if header[name] < 0 or math.isinf(header[name]):
+            raise ValueError(
+                f"{name} of the header must be finite and not negative (got {shown(header[name])})"
+            )
     return header
 
 
@@ -152,7 +158,7 @@ def _unpack(arrays: dict[str, npt.NDArray[Any]], has_queue: bool) -> dict[str, A
     lost = LostTable(**{name: _exactly(arrays, f"lost.{name}", dtype) for name, dtype in LOST_DTYPES.items()})
     if "queue.depth" in arrays:
         time = np.cumsum(arrays["queue.time_delta_ns"].astype(np.int64)) / 1e3
-        queue = QueueSeries(time, arrays["queue.depth"])
+        queue = QueueSeries(time, _exactly(arrays, "queue.depth", np.int64))
     else:
         queue = queue_depth_series(tasks, lost) if has_queue else QueueSeries()
     hops = HopTable(**{name: _exactly(arrays, f"hops.{name}", dtype) for name, dtype in HOP_DTYPES.items()})
@@ -164,11 +170,20 @@ def _unpack(arrays: dict[str, npt.NDArray[Any]], has_queue: bool) -> dict[str, A
     return {"tasks": tasks, "hops": hops, "queue": queue, "lost": lost, "slots": slots}
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no NaN: null stands for it."""
+def _plain(name: str, value: Any) -> Any:
+    """JSON has no NaN: null stands for it. Nor has it an infinity, for which nothing stands.
+
+    Raises:
+        TypeError: a scalar that JSON has no word for.
+        ValueError: infinite.
+    """
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
+    if not isinstance(value, (str, int, float, tuple, type(None))):
+        raise TypeError(f"{name} must be text or a number to be saved (got {shown(value)})")
+    if isinstance(value, float) and math.isinf(value):
+        raise ValueError(f"{name} must not be infinite to be saved (got {value})")
+    if isinstance(value, float) and math.isnan(value):
         return None
     return list(value) if isinstance(value, tuple) else value
 
@@ -186,8 +201,8 @@ def save_trace(trace: SampleTrace, path: str | Path) -> Path:
         The path written.
 
     Raises:
-        TypeError: ``path`` is no path.
-        ValueError: if a time of the task table is not finite.
+        TypeError: ``path`` is no path, or an entry of ``meta`` neither text nor a number.
+        ValueError: a time is not finite or longer than 1e15 us, or an entry of ``meta`` infinite.
         OSError: if the folder cannot be written.
     """
     path = checked_path("path", path)
@@ -195,12 +210,12 @@ def save_trace(trace: SampleTrace, path: str | Path) -> Path:
         raise ValueError(f"path must name a file (got the folder {str(path)!r})")
     if not path.suffix:
         path = path.with_suffix(".npz")
-    header = {name: _plain(getattr(trace, name)) for name in _HEADER if name != "meta"}
+    header = {name: _plain(name, getattr(trace, name)) for name in _HEADER if name != "meta"}
     header |= {
         "format": FORMAT,
         "version": VERSION,
         "has_queue": len(trace.queue) > 0,
-        "meta": {key: _plain(value) for key, value in trace.meta.items()},
+        "meta": {key: _plain(f"meta[{key!r}]", value) for key, value in trace.meta.items()},
     }
     text = json.dumps(header, sort_keys=True, allow_nan=False).encode()
     arrays = {"header": np.frombuffer(text, dtype=np.uint8), **_pack(trace)}
@@ -241,6 +256,8 @@ def load_trace(path: str | Path) -> SampleTrace:
         if header.pop("format") != FORMAT:
             raise ValueError("the header names another format")
         version = header.pop("version")
+        if type(version) is not int or version < 1:
+            raise ValueError(f"it has format version {shown(version)}")
         if version > VERSION:
             raise ValueError(f"it has format version {version}, this library reads up to {VERSION}")
         has_queue = header.pop("has_queue")

@@ -17,10 +17,16 @@ import numpy.typing as npt
 
 
 def _columns(obj: Any, dtypes: Mapping[str, Any]) -> None:
-    """Coerce the columns of a frozen table to their dtypes and check that they are equally long."""
+    """Coerce the columns of a frozen table to their dtypes and check that they are equally long.
+
+    Raises:
+        TypeError: a column does not hold numbers.
+        ValueError: a column has not one dimension or another length than the first, or holds a number that its dtype
+            does not; the message names it.
+    """
     length: int | None = None
     for name, dtype in dtypes.items():
-        column = np.ascontiguousarray(getattr(obj, name), dtype=dtype)
+        column = _exactly(f"{type(obj).__name__}.{name}", getattr(obj, name), np.dtype(dtype))
         if column.ndim != 1:
             raise ValueError(f"{type(obj).__name__}.{name} must be 1-D (got shape {column.shape})")
         if length is None:
@@ -31,6 +37,21 @@ def _columns(obj: Any, dtypes: Mapping[str, Any]) -> None:
                 f"(got {len(column)}, expected {length})"
             )
         object.__setattr__(obj, name, column)
+
+
+def _exactly(name: str, values: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """``values`` in ``dtype``: whole numbers that it holds, or times. A cast alone wraps 256 to 0, or cuts 1.7 to 1."""
+    given = np.asarray(values)
+    if given.dtype == dtype or not given.size:
+        return np.ascontiguousarray(given, dtype=dtype)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must hold numbers (got {given.dtype})")
+    with np.errstate(invalid="ignore"):  # NaN among whole numbers, which is told below
+        column = np.ascontiguousarray(given, dtype=dtype)
+    if dtype.kind in "iu" and not np.array_equal(column, given):
+        wrong = given[column != given]
+        raise ValueError(f"{name} must hold whole numbers that {dtype} holds (got {wrong.flat[0]})")
+    return column
 
 
 class _Table:
@@ -203,7 +224,7 @@ class LostTable(_Table):
     @classmethod
     def of(cls, hop: npt.ArrayLike, vertex: npt.ArrayLike) -> LostTable:
         """Abandoned tasks of which only hop and vertex are known; slots are numbered 0, 1, ..."""
-        hops, vertices = np.asarray(hop, dtype=np.uint8), np.asarray(vertex, dtype=np.int64)
+        hops, vertices = np.asarray(hop), np.asarray(vertex)
         k = len(hops)
         return cls(hops, vertices, np.arange(k), np.full(k, -1, dtype=np.int32), np.full(k, np.nan))
 

@@ -160,3 +160,23 @@ def test_the_librarys_matrix_is_made_once_for_the_same_weights(block):
     np.testing.assert_allclose(found, dense(block, weight.numpy(), "mean"), rtol=1e-5)
     ones = library_matrix(csr, x)
     assert library_matrix(csr, x) is ones and library_matrix(csr, x.double()) is not ones
+
+
+def test_read_only_weights_are_no_warning(block, recwarn):
+    weight = np.ones(block.num_edges, np.float32)
+    weight.flags.writeable = False
+    lab.aggregate(block, np.ones((block.num_src, 2), np.float32), weight)
+    assert not recwarn.list
+
+
+def test_the_callers_default_device_is_not_where_host_arrays_are_made(features=3):
+    torch = pytest.importorskip("torch")
+    made = random_block(1)
+    wanted = lab.aggregate(made, torch.ones(made.num_src, features))
+    torch.set_default_device("meta")
+    try:
+        again = random_block(1)
+        found = lab.aggregate(again, torch.ones(again.num_src, features, device="cpu"))
+    finally:
+        torch.set_default_device(None)
+    assert torch.equal(found, wanted)

@@ -233,3 +233,10 @@ def test_the_gpu_plans_as_the_cpu_does():
     for name in ("reuse", "load", "load_positions"):
         assert np.array_equal(getattr(plan, name).get(), getattr(expected, name))
         assert getattr(plan, name).dtype == getattr(expected, name).dtype
+
+
+def test_large_ids_of_two_types_match():
+    """NumPy compares int64 with uint64 as floats, which hold 53 bits."""
+    before, now = np.array([2**60 + 1, 2**60 + 3]), np.array([2**60 + 3], np.uint64)
+    assert lab.match(before, now).reuse.tolist() == [[1], [0]]
+    assert lab.match(now, before).reuse.tolist() == [[0], [1]]

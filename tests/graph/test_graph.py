@@ -409,3 +409,9 @@ def test_the_other_byte_order_is_turned_around():
 def test_ids_of_two_types_have_reverse_edges_too(one, other):
     found = Graph.from_edges(np.array([0, 1], one), np.array([1, 2], other), 3, undirected=True)
     assert found.indptr.tolist() == [0, 1, 3, 4] and found.indices.tolist() == [1, 0, 2, 1]
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_weights_are_one_an_edge_also_where_they_are_not_read(count):
+    with pytest.raises(ValueError, match=rf"edge_weight .*2 edges .*\({count},\)"):
+        Graph([0, 1, 2], [1, 0], np.ones(count, np.float32), validate=False)

@@ -222,3 +222,8 @@ def test_bad_arguments_of_replays():
         lab.fill_steps([1], 5, "sha")
     with pytest.raises(ValueError, match="slots times ids must be at most"):
         lab.fill_steps(range(2000), 2048, "low-bits")
+
+
+def test_more_slots_than_memory_holds_are_refused():
+    with pytest.raises(ValueError, match="slots must be at most"):
+        lab.probe_statistics([1], slots=2**40)

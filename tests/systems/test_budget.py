@@ -380,3 +380,20 @@ def test_torchs_bound_is_the_callers_again(monkeypatch, callers, inside):
     with budget.torch_kept_to(0.6):  # a version that cannot tell
         assert now[-1] == 0.6
     assert now[-1] == 1.0
+
+
+@pytest.mark.parametrize("system", ["dsp", "quiver"])
+def test_a_cache_in_parts_is_no_larger_than_asked_for(graph, system):
+    listed = 4 * graph.num_nodes
+    options: dict[str, Any] = {
+        "fanouts": (2,),
+        "batch_size": 64,
+        "evaluate": False,
+        "progress": False,
+        "device": "cpu",
+    }
+    with pytest.raises(ValueError, match=f"hold the {listed:,} bytes of the position list"):
+        lab.train(graph, "gcn", system, capacity_bytes=listed - 1, **options)
+    for given in (listed, listed + 1000):
+        assert lab.train(graph, "gcn", system, capacity_bytes=given, **options).memory[0].cache <= given
+    assert lab.train(graph, "gcn", system, cache_gb=0, **options).cache_ratio == 0

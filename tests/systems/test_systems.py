@@ -10,6 +10,7 @@ import dataclasses
 import gc
 import json
 import math
+import os
 import subprocess
 import sys
 import weakref
@@ -562,3 +563,51 @@ def test_kernels_are_counted_and_so_is_the_time_in_which_one_runs(monkeypatch):
         with ranks.kernels_into(job, device, 0):
             pass
         assert "ran" not in job
+
+
+def test_a_model_for_other_rows_is_an_error_that_names_it(graph):
+    options: dict[str, Any] = {"fanouts": (2, 2), "progress": False, "device": "cpu"}
+    with pytest.raises(ValueError, match=f"model must take rows of {graph.num_features} features"):
+        lab.train(graph, lab.make_model("gcn", graph.num_features + 1, 4, 9, 2), **options)
+    with pytest.raises(ValueError, match=r"model must be of torch.float32.*torch.float64"):
+        lab.train(graph, lab.make_model("sage", graph.num_features, 4, 9, 2).double(), **options)
+
+
+def test_a_run_inside_a_callback_leaves_the_outer_ones_masks(graph):
+    options: dict[str, Any] = {
+        "fanouts": (2, 2), "batch_size": 64, "epochs": 2, "dropout": 0.5, "evaluate": False, "progress": False,
+        "device": "cpu",
+    }  # fmt: skip
+    wanted, inner = lab.train(graph, "gcn", "dgl", **options).losses, []
+
+    def once(_: Any) -> None:
+        if not inner:
+            inner.append(lab.train(graph, "gcn", "dgl", seed=3, **options).losses)
+
+    assert lab.train(graph, "gcn", "dgl", on_progress=once, **options).losses == wanted
+    assert inner[0] != wanted
+
+
+def test_a_checkpoint_may_be_read_by_whom_the_user_lets(graph, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    options: dict[str, Any] = {"fanouts": (2, 2), "progress": False, "device": "cpu", "evaluate": False}
+    usual = os.umask(0o022)
+    try:
+        lab.train(graph, "gcn", "dgl", checkpoint="~/run.pt", **options)
+    finally:
+        os.umask(usual)
+    (written,) = tmp_path.iterdir()
+    assert written.name == "run.pt" and written.stat().st_mode & 0o777 == 0o644
+
+
+def test_the_callers_default_device_is_not_where_weights_are_drawn(graph):
+    import torch
+
+    options: dict[str, Any] = {"fanouts": (2, 2), "progress": False, "device": "cpu", "evaluate": False}
+    wanted = lab.train(graph, "gcn", "dgl", **options).losses
+    torch.set_default_device("meta")
+    try:
+        found = lab.train(graph, "gcn", "dgl", **options).losses
+    finally:
+        torch.set_default_device(None)
+    assert found == wanted

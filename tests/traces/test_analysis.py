@@ -147,3 +147,9 @@ def test_summary_has_one_row_per_trace():
     assert table["strategy"].tolist() == ["persistent", "block-bsp"]
     assert table["tasks"].tolist() == [5, 5]
     assert table["lost_tasks"].tolist() == [2, 2]
+
+
+def test_a_task_that_goes_on_after_the_end_is_busy_until_the_end():
+    tasks = TaskTable([0, 0], [0, 1], [1, 1], [1, 1], [0, 1], [0, 1], [0, 0], [0, 20], [5, 30])
+    trace = make_trace(tasks=tasks, lost=None, total_us=10.0)
+    assert idle_us_per_sm(trace).tolist() == [5.0, 10.0]

@@ -112,3 +112,36 @@ def test_frame_has_the_derived_columns():
     frame = make_trace().to_frame()
     assert frame["wait_us"].tolist() == [1.0, 1.0, 1.0, 2.0, 1.0]
     assert frame["duration_us"].sum() == pytest.approx(18.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"hop": np.array([256, 0])}, ValueError, "TaskTable.hop .*uint8.*256"),
+        ({"num_picks": np.array([2**32 + 1, 0])}, ValueError, "num_picks .*4294967297"),
+        ({"vertex": [1.5, 2.0]}, ValueError, "vertex .*1.5"),
+        ({"sm": np.array([np.nan, 0])}, ValueError, "sm .*nan"),
+        ({"block": ["a", "b"]}, TypeError, "block must hold numbers"),
+    ],
+)
+def test_a_number_that_a_column_cannot_hold_is_refused(changes, error, message):
+    columns = {name: [0, 1] for name in ("hop", "vertex", "degree", "num_picks", "sm", "block")}
+    times = {name: [0.0, 1.0] for name in ("enqueue_us", "start_us", "end_us")}
+    assert len(TaskTable(**columns, **times)) == 2
+    with pytest.raises(error, match=message):
+        TaskTable(**{**columns, **times, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"start_us": [3.0, 0.0], "end_us": [2.0, 1.0]}, "end_us must not be before tasks.start_us .*row 0"),
+        ({"enqueue_us": [0.0, 0.5]}, "start_us must not be before tasks.enqueue_us .*row 1"),
+        ({"end_us": [1.0, np.nan]}, "end_us must be finite"),
+    ],
+)
+def test_a_task_is_queued_then_started_then_ended(changes, message):
+    columns = {name: [0, 0] for name in ("hop", "vertex", "degree", "num_picks", "sm", "block")}
+    times = {"enqueue_us": [0.0, 0.0], "start_us": [0.0, 0.0], "end_us": [5.0, 1.0]} | changes
+    with pytest.raises(ValueError, match=message):
+        make_trace(tasks=TaskTable(**columns, **times))

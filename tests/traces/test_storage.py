@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import zipfile
 
 import numpy as np
@@ -209,3 +210,40 @@ def test_unfinite_times_are_not_saved(tmp_path):
     tasks = dataclasses.replace(trace.tasks, end_us=np.full(5, np.nan))
     with pytest.raises(ValueError, match=r"tasks\.end_us must be finite"):
         dataclasses.replace(trace, tasks=tasks).save(tmp_path / "t.npz")
+
+
+@pytest.mark.parametrize(
+    ("meta", "error"),
+    [({"limit": float("inf")}, ValueError), ({"day": np.datetime64("2020-01-01")}, TypeError)],
+)
+def test_what_no_file_can_hold_is_refused(tmp_path, meta, error):
+    trace = dataclasses.replace(make_trace(), meta=meta)
+    with pytest.raises(error, match=next(iter(meta))):
+        trace.save(tmp_path / "t.npz")
+    assert not list(tmp_path.iterdir())
+    not_known = dataclasses.replace(trace, meta={"limit": float("nan")})
+    assert np.isnan(SampleTrace.load(not_known.save(tmp_path / "t.npz")).meta["limit"])
+
+
+def test_times_that_nanoseconds_do_not_hold_are_refused(tmp_path):
+    tasks = dataclasses.replace(make_trace().tasks, end_us=[4.0, 6.0, 7.0, 10.0, 1e16])
+    with pytest.raises(ValueError, match="end_us"):
+        dataclasses.replace(make_trace(), tasks=tasks).save(tmp_path / "t.npz")
+
+
+def test_files_have_the_rights_that_the_user_gives(tmp_path):
+    usual = os.umask(0o027)
+    try:
+        path = make_trace().save(tmp_path / "t.npz")
+        assert path.stat().st_mode & 0o777 == 0o640
+        path.chmod(0o600)
+        assert make_trace().save(path).stat().st_mode & 0o777 == 0o600, "those of the file that it replaces"
+    finally:
+        os.umask(usual)
+    assert [each.name for each in tmp_path.iterdir()] == ["t.npz"]
+
+
+def test_a_home_folder_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert make_trace().save("~/t.npz") == tmp_path / "t.npz"
+    assert same(SampleTrace.load("~/t.npz"), make_trace())

@@ -66,7 +66,7 @@ def aggregate(block: Any, x: Any, weight: Any = None, reduce: str = "mean", kern
         return out
     import torch
 
-    given = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight))
+    given = None if weight is None else host_tensor(weight)
     with torch.no_grad():
         return torch_gather(csr, host_tensor(x), given, reduce == "mean").numpy()
 
@@ -127,7 +127,9 @@ def row_of_edge(csr: Csr) -> Any:
         with torch.inference_mode(False):
             indptr = csr.indptr if is_tensor(csr.indptr) else host_tensor(csr.indptr)
             lengths = indptr.diff()
-            rows = torch.repeat_interleave(torch.arange(csr.num_rows), lengths, output_size=csr.num_edges)
+            rows = torch.repeat_interleave(
+                torch.arange(csr.num_rows, device="cpu"), lengths, output_size=csr.num_edges
+            )
             indices = csr.indices if is_tensor(csr.indices) else host_tensor(csr.indices)
             csr.kept["sources"], csr.kept["lengths"] = indices.long(), lengths
             csr.kept["rows"] = rows

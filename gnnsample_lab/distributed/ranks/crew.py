@@ -176,6 +176,9 @@ class Crew:
                 if reader is not threading.current_thread():
                     reader.join(max(0.1, until - time.monotonic()))
             member.wire.close()
+            for stream in (member.process.stdout, member.process.stderr):
+                if stream is not None and not any(reader.is_alive() for reader in member.readers):
+                    stream.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -44,7 +44,7 @@ class FeatureCache:
             PCIe, in the same pass as the hits. ``"staged"``: the host's threads gather them into pinned buffers,
             which are copied while the next is filled. ``"disk"``: staged, from a memory-mapped file, whose rows must be
             contiguous. ``"auto"``: disk for such memory maps, else uva if the table can be pinned, else staged. On the
-            CPU all but "disk" are reported as "host".
+            CPU, where nothing is copied, a memory-mapped table is reported as "disk" and any other as "host".
         trial: see ``leave_free``.
         knobs: launch shapes (:class:`~.gather.ExtractKnobs`).
 

@@ -57,6 +57,8 @@ def match(prev_ids: Any, ids: Any) -> MatchPlan:
     prev, now = _ids_of(prev_ids, "prev_ids"), _ids_of(ids, "ids")
     if is_cuda_array(prev) or is_cuda_array(now):
         return _match_gpu(gather.device_ids(prev, "prev_ids"), gather.device_ids(now, "ids"))
+    if prev.dtype != now.dtype:  # NumPy would compare int64 with uint64 as floats
+        prev, now = prev.astype(np.uint64), now.astype(np.uint64)
     order = np.argsort(prev, kind="stable")
     at = np.searchsorted(prev, now, sorter=order)
     found = np.full(now.size, -1, np.int64)

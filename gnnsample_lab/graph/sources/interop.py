@@ -36,7 +36,7 @@ def from_networkx(
     """
     from gnnsample_lab.graph.graph import Graph
 
-    if not (hasattr(graph, "is_directed") and hasattr(graph, "is_multigraph")):
+    if isinstance(graph, type) or not (hasattr(graph, "is_directed") and hasattr(graph, "is_multigraph")):
         raise TypeError(f"graph must be a NetworkX graph (got {shown(graph)})")
     for argument, given in (("weight", weight), ("feat", feat), ("label", label), ("name", name)):
         if given is not None:

@@ -89,9 +89,9 @@ def probe_statistics(
     given = _host_ids(ids)
     distinct = int(np.unique(given).size)
     load_factor = real("load_factor", load_factor, high=1, above=0)
+    room = free_host_bytes() // 8
     if slots is None:
         least = max(1, int(np.ceil(distinct / load_factor)))
-        room = free_host_bytes() // 8
         if least > min(_MAX_SLOTS, room):
             raise ValueError(
                 f"load_factor must leave at most {min(_MAX_SLOTS, room):,} slots, for which there is memory (got "
@@ -99,6 +99,8 @@ def probe_statistics(
             )
         slots = next_prime(least) if hash == "modulo" else power_of_two(least)
     slots = _checked_slots(slots, hash, distinct)
+    if slots > room:
+        raise ValueError(f"slots must be at most {room:,}, for which there is memory (got {slots:,})")
     if runtime.resolve_device(device) == "cuda":
         with runtime.lock:
             lengths = _lengths_gpu(given, slots, hash)

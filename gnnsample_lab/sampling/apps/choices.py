@@ -11,9 +11,10 @@ import numpy as np
 from gnnsample_lab.checks import numbers, real, whole
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.sampling.engine.language.app import NULL, uniform_roots
+from gnnsample_lab.sampling.engine.shape import MAX_STEPS
 
 MAX_SIZE = 2**31 - 1
-"""Largest number of slots, steps or roots that an argument may ask for."""
+"""Largest number of slots or roots that an argument may ask for."""
 TRIALS = 64
 """Rejected edges after which :func:`weighted_edge` reads the whole list."""
 _TOTAL = 2.0**62
@@ -168,6 +169,15 @@ def distinct_roots(num_samples: int, batch_size: int, num_nodes: int, seed: int)
         taken = (roots[:, :j] == drawn[:, None]).any(axis=1)
         roots[:, j] = np.where(taken, last, drawn)
     return roots
+
+
+def length(name: str, value: Any) -> int:
+    """A positive number of steps.
+
+    Raises:
+        TypeError, ValueError: not an integer, below 1, or more than an application may have; the message names it.
+    """
+    return whole(name, value, 1, MAX_STEPS)
 
 
 def size(name: str, value: Any) -> int:

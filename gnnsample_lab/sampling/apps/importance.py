@@ -12,6 +12,7 @@ from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp, Sampli
 from .adjacency import column_norms, column_shares, entries_alike, row_norms, squared_entries
 from .choices import (
     distinct_roots,
+    length,
     once_per_graph,
     own_weights,
     prefix_sums,
@@ -36,7 +37,7 @@ class FastGCN(SamplingApp):
     """
 
     def __init__(self, layers: int = 5, batch_size: int = 64, step_size: int = 64) -> None:
-        self.layers, self.batch_size = size("layers", layers), size("batch_size", batch_size)
+        self.layers, self.batch_size = length("layers", layers), size("batch_size", batch_size)
         self.step_size = size("step_size", step_size)
 
     @once_per_graph(own_weights)

@@ -9,6 +9,7 @@ import numpy as np
 from gnnsample_lab.checks import choice, flag
 from gnnsample_lab.sampling.engine.language.app import INF, NULL, SamplingApp, uniform_roots
 
+from .choices import length as checked_length
 from .choices import number, size, uniform_edge, weighted_edge
 
 MAX_BIAS = 2.0**16
@@ -27,7 +28,7 @@ class DeepWalk(SamplingApp):
     """
 
     def __init__(self, length: int = 100, weighted: bool = True) -> None:
-        self.length, self.weighted = size("length", length), flag("weighted", weighted)
+        self.length, self.weighted = checked_length("length", length), flag("weighted", weighted)
 
     def edge_weights(self, graph: Any) -> Any:
         return super().edge_weights(graph) if self.weighted else None
@@ -152,7 +153,7 @@ class MultiRW(SamplingApp):
     """
 
     def __init__(self, length: int = 100, num_roots: int = 100, select: str = "degree") -> None:
-        self.length, self.num_roots = size("length", length), size("num_roots", num_roots)
+        self.length, self.num_roots = checked_length("length", length), size("num_roots", num_roots)
         choice("select", select, ("degree", "uniform"))
         self.select, self.by_degree = select, select == "degree"
 
@@ -204,7 +205,10 @@ class PinSAGEWalk(SamplingApp):
     one_root = True
 
     def __init__(self, num_walks: int = 4, walk_length: int = 3, restart: float = 0.0) -> None:
-        self.num_walks, self.walk_length = size("num_walks", num_walks), size("walk_length", walk_length)
+        self.num_walks, self.walk_length = (
+            size("num_walks", num_walks),
+            checked_length("walk_length", walk_length),
+        )
         self.restart = number("restart", restart, 0, 1)
 
     def num_transits(self, step: int) -> int:

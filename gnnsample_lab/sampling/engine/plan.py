@@ -151,7 +151,7 @@ def weights(engine: GpuEngine, edge_weight: Any) -> tuple[Any, Any, Any]:
     import cupy
 
     graph, uses = engine.graph, engine.operator.uses
-    held = kept_sums(graph, edge_weight)
+    held = kept_sums(graph, edge_weight, f"{engine.app.name}.edge_weights()")
     if "weight" not in held and uses & _READS_WEIGHT:
         with streams.leasing():
             held["weight"] = cupy.diff(held["prefix"]).astype(np.uint32)
@@ -164,18 +164,22 @@ def weights(engine: GpuEngine, edge_weight: Any) -> tuple[Any, Any, Any]:
     return held["prefix"], held.get("weight"), held.get("max_weight")
 
 
-def kept_sums(graph: Any, edge_weight: Any) -> dict[str, Any]:
-    """:func:`kept_with`, with the weights' sums as ``"prefix"``, ``uint64[E + 1]``, on the graph's device."""
+def kept_sums(graph: Any, edge_weight: Any, name: str = "edge weights") -> dict[str, Any]:
+    """:func:`kept_with`, with the weights' sums as ``"prefix"``, ``uint64[E + 1]``, on the graph's device.
+
+    Raises:
+        ValueError: a weight is negative or not finite; the message begins with ``name``.
+    """
     held = kept_with(graph, edge_weight)
     streams.order(edge_weight, *held.values())
     if "prefix" not in held:
         if graph.device == "cpu":
-            held["prefix"] = integer_weights(graph.indptr, to_host(edge_weight)).prefix
+            held["prefix"] = integer_weights(graph.indptr, to_host(edge_weight), name).prefix
         else:
             import cupy
 
             with streams.leasing():
-                held["prefix"] = integer_weights(graph.indptr, cupy.asarray(edge_weight)).prefix
+                held["prefix"] = integer_weights(graph.indptr, cupy.asarray(edge_weight), name).prefix
     return held
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 import types
@@ -60,3 +62,18 @@ def test_a_rank_is_held_back_until_it_is_to_end() -> None:
     assert not thread.is_alive() and events.qsize() == lines - MOST_WAITING
     taken += [events.get(0) for _ in range(lines - MOST_WAITING)]
     assert [header["text"] for _, _, header, _ in taken] == [str(number) for number in range(lines)]
+
+
+def test_pipes_of_ranks_that_have_ended_are_closed() -> None:
+    script = (
+        "import warnings, gc; warnings.simplefilter('always')\n"
+        "import gnnsample_lab as lab\n"
+        "from tests.distributed.ranks.test_crew import _one\n"
+        "if __name__ == '__main__': print(lab.distributed.run(_one, ranks=2, device='cpu')); gc.collect()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[1, 1]" and "ResourceWarning" not in done.stderr
+
+
+def _one(rank: object) -> int:
+    return 1

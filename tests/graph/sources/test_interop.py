@@ -175,3 +175,8 @@ def test_unusable_pyg_data_is_an_error():
         Graph.from_pyg(data_module.Data(edge_index=torch.tensor([[0, 1], [5, 0]]), num_nodes=2))
     with pytest.raises(TypeError, match=r"data.edge_index\[0\] must be integers .got dtype float32"):
         Graph.from_pyg(data_module.Data(edge_index=torch.tensor([[0.0, 1.0], [1.0, 0.0]]), num_nodes=2))
+
+
+def test_a_class_is_no_graph():
+    with pytest.raises(TypeError, match="must be a NetworkX graph .*DiGraph"):
+        Graph.from_networkx(nx.DiGraph)

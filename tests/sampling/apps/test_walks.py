@@ -11,6 +11,7 @@ from gnnsample_lab import Graph
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.apps import choices
 from gnnsample_lab.sampling.engine.language.app import NULL, SamplingAppError
+from gnnsample_lab.sampling.engine.shape import MAX_STEPS
 from tests.sampling.apps.statistics import (
     ENOUGH,
     IMPOSSIBLE,
@@ -269,3 +270,16 @@ def test_what_remembers_one_walk_takes_one_root_a_sample(app):
             sample(graph, app, roots)
     for roots in ([0, 1], [[0], [1]]):
         assert sample(graph, app, roots).roots.shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: apps.DeepWalk(n), lambda n: apps.Node2Vec(length=n), lambda n: apps.MultiRW(length=n),
+        lambda n: apps.PinSAGEWalk(walk_length=n), lambda n: apps.FastGCN(layers=n),
+    ],
+)  # fmt: skip
+def test_more_steps_than_a_run_may_have_are_refused_at_once(make):
+    make(MAX_STEPS)
+    with pytest.raises(ValueError, match=f"(length|layers) must be between 1 and {MAX_STEPS}"):
+        make(MAX_STEPS + 1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.sampling import memory
 from tests.sampling.engine.recorded_run import Run
 from tests.sampling.engine.toy_apps import toy_graph, toy_roots
 
@@ -203,3 +204,40 @@ def test_the_gpu_records_the_same_edges(app, way, index):
     found = lab.run_app(graph.to("cuda"), app, roots, way, device="cuda", seed=5, index=index)
     assert found == wanted
     assert (found.recorded is None) == isinstance(app, Younger)
+
+
+class Hoarder(lab.SamplingApp):
+    """One sample records more than there is room for at first."""
+
+    def steps(self):
+        return 1
+
+    def sample_size(self, step):
+        return 1
+
+    def next(self, s, transits, src_edges, step, rng):
+        for _ in range(100 if s.id() == 0 else 0):
+            s.add_edge(1, 2)
+        return 1
+
+
+def test_edges_that_do_not_fit_are_an_error_that_says_what_to_do(monkeypatch):
+    graph = lab.Graph.from_edges([0], [1], 10)
+    assert lab.run_app(graph, Hoarder(), [0, 1], device="cpu").steps[0].tolist() == [[1], [1]]
+    monkeypatch.setattr(memory, "_LITTLE", 0)
+    monkeypatch.setattr(memory, "free_host_bytes", lambda: 4000)
+    with pytest.raises(MemoryError, match="edges recorded by one sample .*2 x 100"):
+        lab.run_app(graph, Hoarder(), [0, 1], device="cpu")
+
+
+class Negative(Hoarder):
+    def edge_weights(self, graph):
+        return [-1.0]
+
+    def next(self, s, transits, src_edges, step, rng):
+        return src_edges[0] if src_edges.weight(0) > 0 else lab.NULL
+
+
+def test_weights_of_an_application_are_named():
+    with pytest.raises(ValueError, match=r"Negative.edge_weights\(\) must be finite and not negative"):
+        lab.run_app(lab.Graph.from_edges([0], [1], 2), Negative(), [1], device="cpu")

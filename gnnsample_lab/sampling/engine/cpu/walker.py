@@ -157,10 +157,10 @@ def _chunk(shape: Shape, first: int, most: int, samples: int) -> int:
 class _Sums:
     """Prefix sums of one array of edge weights, and the largest weight of every vertex (``uint32[N]``)."""
 
-    def __init__(self, graph: Any, edge_weight: Any) -> None:
+    def __init__(self, graph: Any, edge_weight: Any, name: str) -> None:
         # An application may change its array between two runs; the graph's stays as it is.
         self._of = None if edge_weight is getattr(graph, "edge_weight", None) else np.array(edge_weight)
-        self.weights = integer_weights(graph.indptr, edge_weight)
+        self.weights = integer_weights(graph.indptr, edge_weight, name)
         each = np.diff(self.weights.prefix.view(np.int64))
         filled = np.diff(graph.indptr) > 0
         self.most = np.zeros(graph.num_nodes, dtype=np.uint32)
@@ -179,8 +179,9 @@ _MAX_SUMS = 8
 """Most arrays of weights per graph whose sums are kept."""
 
 
-def _sums_of(graph: Any, edge_weight: Any) -> _Sums:
-    """The sums of ``edge_weight``; kept ones if the same array was summed for the same graph before."""
+def _sums_of(graph: Any, edge_weight: Any, name: str) -> _Sums:
+    """The sums of ``edge_weight``, ``name`` in errors; kept ones if the same array was summed for the same graph
+    before."""
     try:
         live = [(source, sums) for source, sums in _sums.get(graph, ()) if source() is not None]
         for i, (source, sums) in enumerate(live):
@@ -189,10 +190,10 @@ def _sums_of(graph: Any, edge_weight: Any) -> _Sums:
                     return sums
                 del live[i]
                 break
-        made = _Sums(graph, edge_weight)
+        made = _Sums(graph, edge_weight, name)
         _sums[graph] = [*live, (weakref.ref(edge_weight), made)][-_MAX_SUMS:]
     except TypeError:  # weights in a list, or a test's substitute for a graph: no weak references
-        return _Sums(graph, edge_weight)
+        return _Sums(graph, edge_weight, name)
     return made
 
 
@@ -230,7 +231,7 @@ def run(
     base[mem.NUM_ROOTS], base[mem.SEED] = num_roots, np.uint64(seed).astype(np.int64)
     edge_weight = weights_of(app, graph) if operator.uses & USES_WEIGHTS else None
     if edge_weight is not None:
-        sums = _sums_of(graph, edge_weight)
+        sums = _sums_of(graph, edge_weight, f"{app.name}.edge_weights()")
         kept.append(sums)
         base[mem.PREFIX], base[mem.MAX_WEIGHT] = sums.weights.prefix.ctypes.data, sums.most.ctypes.data
     for number, table in enumerate(operator.tables):

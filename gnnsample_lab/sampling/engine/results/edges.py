@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device.arrays import array_module
+from gnnsample_lab.sampling.memory import check_fits
 
 FIRST_ROOM = 32
 
@@ -25,7 +26,13 @@ class Recorded:
         self.counts: Any = None
 
     def begin(self, xp: Any, samples: int, counter: Any) -> tuple[Any, Any]:
-        """Arrays for a run of so many samples; ``counter``: dtype of the counts."""
+        """Arrays for a run of so many samples; ``counter``: dtype of the counts.
+
+        Raises:
+            MemoryError: every sample has as much room as the one that records most, and that is more than fits.
+        """
+        if xp is np:
+            check_fits("num_samples x edges recorded by one sample", samples, self.room, 3 * 8 + 1)
         self.edges = xp.empty((samples, self.room, 3), np.int64)
         self.counts = xp.zeros(samples, counter)
         return self.edges, self.counts

@@ -123,7 +123,9 @@ class AppResult:
         return sum(int((step >= 0).sum()) for step in self.steps)
 
     def transits(self, step: int) -> Any:
-        """Transits of ``step``, ``[S, t]``: the vertices that the step before added.
+        """Transits of ``step``, ``[S, t]``: the vertices that the step before added, as many as the step takes.
+
+        Where ``num_transits`` asks for more than the step before added, there are no more, and ``t`` is their number.
 
         Of an application with a ``step_transits`` of its own, what its ``kept_transits(result, step, vertices)`` makes
         of those, as ``lab.apps.Layer`` has one.
