@@ -158,7 +158,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
     return value
 
 
-def share(temporary: Path, path: Path) -> None:
+def give_rights(temporary: Path, path: Path) -> None:
     """Give a temporary file, which its owner alone may read, the rights that ``path`` has, or would have as a new
     file."""
     try:
@@ -179,7 +179,7 @@ def replace_file(path: Path, content: bytes) -> Path:
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
-        share(Path(temporary), path)
+        give_rights(Path(temporary), path)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnsample_lab.checks import shown
-from gnnsample_lab.files import share
+from gnnsample_lab.files import give_rights
 from gnnsample_lab.graph.errors import CorruptDataError
 
 FORMAT, VERSION = "gnnsample_lab checkpoint", 2
@@ -53,7 +53,7 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
             torch.save({"format": FORMAT, "version": VERSION, **state}, file)
             file.flush()
             os.fsync(file.fileno())
-        share(Path(name), path)
+        give_rights(Path(name), path)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -346,6 +346,8 @@ def test_killed_ranks_go_within_one_wait_for_all(monkeypatch: pytest.MonkeyPatch
     """However many a driver holds."""
 
     class Held:
+        stdout = stderr = None
+
         def wait(self, seconds: float) -> None:
             waits.append(seconds)
             now[0] += seconds
