@@ -158,7 +158,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
     return value
 
 
-def give_rights(temporary: Path, path: Path) -> None:
+def _give_rights(temporary: Path, path: Path) -> None:
     """Give a temporary file, which its owner alone may read, the rights that ``path`` has, or would have as a new
     file."""
     try:
@@ -172,16 +172,24 @@ def give_rights(temporary: Path, path: Path) -> None:
     temporary.chmod(mode)
 
 
-def replace_file(path: Path, content: bytes) -> Path:
-    """Write ``content``; a reader sees the old file or the whole new one. Makes the folder if missing."""
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A stream whose bytes are ``path`` when the block ends: a reader sees the old file or the whole new one, and an
+    error leaves the old one. Makes the folder if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:32]}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        give_rights(Path(temporary), path)
+            yield stream
+        _give_rights(Path(temporary), path)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def replace_file(path: Path, content: bytes) -> Path:
+    """Write ``content`` as :func:`replacing` has it."""
+    with replacing(path) as stream:
+        stream.write(content)
     return path

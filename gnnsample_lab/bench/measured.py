@@ -475,12 +475,13 @@ _PEERS = (
      lambda ours: _over_peer(peers.GRAPHBOLT_US, ours)),
 )  # fmt: skip
 """Samplers that were measured separately, on which tasks, and the way from a field of ours to ratios."""
+_KNIGHTKING = ("DeepWalk", "PPR", "node2vec")
+"""Walks of which NextDoor says how it does beside KnightKing."""
 INDEXED_WALKS = ("DeepWalk", "node2vec")
-"""Walks of which NextDoor says how it does beside KnightKing, and whose form as published builds an index in every
-step. Of PPR it says so, too: after its first steps one launch walks on, without an index."""
+"""Those whose form as published builds an index in every step: PPR's has one in its first steps alone."""
 _OTHER_WALKS = ("MultiRW", "PinSAGE")
-_WALKS = ("DeepWalk", "PPR", "node2vec", *_OTHER_WALKS)
-IN_FIGURE7 = ("DeepWalk", "PPR", "node2vec", "MultiRW", "k-hop", "Layer", "MVS", "ClusterGCN")
+_WALKS = _KNIGHTKING + _OTHER_WALKS
+IN_FIGURE7 = (*_KNIGHTKING, "MultiRW", "k-hop", "Layer", "MVS", "ClusterGCN")
 """Applications of NextDoor's figure 7 that read lists; FastGCN and LADIES read none by which schedules differ."""
 
 

@@ -33,12 +33,16 @@ def id_dtype(num_nodes: int) -> np.dtype:
     return np.dtype(np.int32 if num_nodes < MAX_INT32_NODES else np.int64)
 
 
+def one_per_edge(array: Any, num_edges: int, name: str) -> None:
+    """``array`` has the shape ``(E,)``; its numbers are not read."""
+    if tuple(array.shape) != (num_edges,):
+        raise ValueError(f"{name} must have shape ({num_edges},), one per edge (got {tuple(array.shape)})")
+
+
 def weights(value: Any, num_edges: int, name: str = "edge_weight") -> Any:
     """The weights ``name`` as float32[E]; NaN, infinite and negative weights are a ValueError."""
-    array = numbers(name, value)
-    if array.ndim != 1 or len(array) != num_edges:
-        raise ValueError(f"{name} must have shape ({num_edges},), one per edge (got {tuple(array.shape)})")
-    given = array
+    given = array = numbers(name, value)
+    one_per_edge(array, num_edges, name)
     with np.errstate(over="ignore"):  # an overflow becomes inf, which is reported below
         array = array.astype(np.float32, copy=False)
     if array.size:

@@ -83,10 +83,8 @@ class Graph:
         if weight is not None:
             if validate or getattr(weight, "dtype", None) != np.float32:
                 weight = checks.weights(weight, len(indices))
-            elif np.shape(weight) != (len(indices),):
-                raise ValueError(
-                    f"edge_weight must have a number for each of {len(indices)} edges (got shape {np.shape(weight)})"
-                )
+            else:
+                checks.one_per_edge(weight, len(indices), "edge_weight")
             self._set("edge_weight", dense(weight))
         if self.version is not None:
             self._set("version", whole("version", self.version, 1, 2**31 - 1))

@@ -38,7 +38,7 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     if root is None:
         root = os.environ.get("LAB_DATA_ROOT") or None
     if root is not None:
-        return checked_path("root", root).expanduser().resolve()
+        return checked_path("root", root).resolve()
     here = checkout()
     return here / "data" if here else user_folder("data")
 

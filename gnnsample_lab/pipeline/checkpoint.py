@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnsample_lab.checks import shown
-from gnnsample_lab.files import give_rights
+from gnnsample_lab.files import replacing
 from gnnsample_lab.graph.errors import CorruptDataError
 
 FORMAT, VERSION = "gnnsample_lab checkpoint", 2
@@ -46,18 +46,10 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
 
     for name in ("model", "optimizer"):
         _check_readable(name, state[name])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            torch.save({"format": FORMAT, "version": VERSION, **state}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        give_rights(Path(name), path)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        torch.save({"format": FORMAT, "version": VERSION, **state}, file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _check_readable(name: str, value: Any, place: str = "") -> None:

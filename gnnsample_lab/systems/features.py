@@ -17,7 +17,7 @@ from gnnsample_lab.compute.fused.sampler import FusedSampler
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.device.host import free_host_bytes
-from gnnsample_lab.distributed.features.placement import POSITION_BYTES
+from gnnsample_lab.distributed.features.placement import check_positions_fit, rows_beside_positions
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
 from gnnsample_lab.graph.cache import is_written
@@ -222,13 +222,9 @@ def _sized(
         return float(sizing.ratio), 0
     row_bytes = table.shape[1] * table.itemsize
     # A cache of all ranks says of every vertex where its row lies, also where each rank has room for all rows.
-    listed = POSITION_BYTES * len(table) if system.placement == "partitioned" else 0
+    listed = len(table) if system.placement == "partitioned" else 0
     if sizing.capacity_bytes is not None:
-        if 0 < sizing.capacity_bytes < listed:
-            raise ValueError(
-                f"cache_gb or capacity_bytes must be 0, for a cache without rows, or hold the {listed:,} bytes of the "
-                f"position list that every rank has of a cache in parts (got {sizing.capacity_bytes:,} bytes)"
-            )
+        check_positions_fit("cache_gb or capacity_bytes", sizing.capacity_bytes, listed)
         return _rows_beside(sizing.capacity_bytes, listed, len(table), row_bytes), 0
     if device == "cpu":
         if sizing.budget_bytes is None:
@@ -249,9 +245,9 @@ def _sized(
 
 
 def _rows_beside(left: int, listed: int, num_nodes: int, row_bytes: int) -> int:
-    """Rows that fit beside a list of ``listed`` bytes, or beside a look-up table where that is 0."""
+    """Rows that fit beside the positions of ``listed`` vertices, or beside a look-up table where that is 0."""
     if listed:
-        return min(num_nodes, max(0, left - listed) // row_bytes)
+        return rows_beside_positions(left, listed, num_nodes, row_bytes)
     return rows_in(left, num_nodes, row_bytes)
 
 

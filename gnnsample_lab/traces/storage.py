@@ -32,6 +32,7 @@ from gnnsample_lab.traces.tables import (
     QueueSeries,
     SlotTable,
     TaskTable,
+    exactly,
     queue_depth_series,
 )
 
@@ -129,14 +130,12 @@ def _checked_header(header: dict[str, Any]) -> dict[str, Any]:
     return header
 
 
-def _exactly(arrays: dict[str, npt.NDArray[Any]], name: str, dtype: Any) -> npt.NDArray[Any]:
-    """A column in its table's dtype, which must hold each of its values."""
-    stored = arrays[name]
+def _column(arrays: dict[str, npt.NDArray[Any]], name: str, dtype: Any) -> npt.NDArray[Any]:
+    """A column in its table's dtype; whole numbers are stored as such, and empty columns as numbers, too."""
     kinds = "iu" if np.dtype(dtype).kind in "iu" else "iuf"
-    column = stored.astype(dtype) if stored.dtype.kind in kinds else None
-    if column is None or not np.array_equal(column, stored, equal_nan=stored.dtype.kind == "f"):
+    if arrays[name].dtype.kind not in kinds:
         raise ValueError(f"{name} does not hold values of {np.dtype(dtype)}")
-    return column
+    return exactly(name, arrays[name], dtype)
 
 
 def _unpack(arrays: dict[str, npt.NDArray[Any]], has_queue: bool) -> dict[str, Any]:
@@ -148,24 +147,24 @@ def _unpack(arrays: dict[str, npt.NDArray[Any]], has_queue: bool) -> dict[str, A
     enqueue = start - arrays["tasks.wait_ns"]
     tasks = TaskTable(
         **{
-            name: _exactly(arrays, f"tasks.{name}", TASK_DTYPES[name])
+            name: _column(arrays, f"tasks.{name}", TASK_DTYPES[name])
             for name in ("hop", "vertex", "degree", "num_picks", "sm", "block")
         },
         enqueue_us=enqueue / 1e3,
         start_us=start / 1e3,
         end_us=end / 1e3,
     )
-    lost = LostTable(**{name: _exactly(arrays, f"lost.{name}", dtype) for name, dtype in LOST_DTYPES.items()})
+    lost = LostTable(**{name: _column(arrays, f"lost.{name}", dtype) for name, dtype in LOST_DTYPES.items()})
     if "queue.depth" in arrays:
         time = np.cumsum(arrays["queue.time_delta_ns"].astype(np.int64)) / 1e3
-        queue = QueueSeries(time, _exactly(arrays, "queue.depth", np.int64))
+        queue = QueueSeries(time, _column(arrays, "queue.depth", np.int64))
     else:
         queue = queue_depth_series(tasks, lost) if has_queue else QueueSeries()
-    hops = HopTable(**{name: _exactly(arrays, f"hops.{name}", dtype) for name, dtype in HOP_DTYPES.items()})
+    hops = HopTable(**{name: _column(arrays, f"hops.{name}", dtype) for name, dtype in HOP_DTYPES.items()})
     slots = SlotTable()
     if "slots.hop" in arrays:
         slots = SlotTable(
-            **{name: _exactly(arrays, f"slots.{name}", dtype) for name, dtype in SLOT_DTYPES.items()}
+            **{name: _column(arrays, f"slots.{name}", dtype) for name, dtype in SLOT_DTYPES.items()}
         )
     return {"tasks": tasks, "hops": hops, "queue": queue, "lost": lost, "slots": slots}
 

@@ -26,7 +26,7 @@ def _columns(obj: Any, dtypes: Mapping[str, Any]) -> None:
     """
     length: int | None = None
     for name, dtype in dtypes.items():
-        column = _exactly(f"{type(obj).__name__}.{name}", getattr(obj, name), np.dtype(dtype))
+        column = exactly(f"{type(obj).__name__}.{name}", getattr(obj, name), dtype)
         if column.ndim != 1:
             raise ValueError(f"{type(obj).__name__}.{name} must be 1-D (got shape {column.shape})")
         if length is None:
@@ -39,8 +39,13 @@ def _columns(obj: Any, dtypes: Mapping[str, Any]) -> None:
         object.__setattr__(obj, name, column)
 
 
-def _exactly(name: str, values: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """``values`` in ``dtype``: whole numbers that it holds, or times. A cast alone wraps 256 to 0, or cuts 1.7 to 1."""
+def exactly(name: str, values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """``values`` in ``dtype``, which must hold each of them: a cast alone wraps 256 to 0, or cuts 1.7 to 1.
+
+    Raises:
+        TypeError: no numbers. ValueError: one that ``dtype`` does not hold; both name ``name``.
+    """
+    dtype = np.dtype(dtype)
     given = np.asarray(values)
     if given.dtype == dtype or not given.size:
         return np.ascontiguousarray(given, dtype=dtype)
@@ -48,9 +53,10 @@ def _exactly(name: str, values: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         raise TypeError(f"{name} must hold numbers (got {given.dtype})")
     with np.errstate(invalid="ignore"):  # NaN among whole numbers, which is told below
         column = np.ascontiguousarray(given, dtype=dtype)
-    if dtype.kind in "iu" and not np.array_equal(column, given):
+    if not np.array_equal(column, given, equal_nan=dtype.kind == "f"):
         wrong = given[column != given]
-        raise ValueError(f"{name} must hold whole numbers that {dtype} holds (got {wrong.flat[0]})")
+        whole = "whole numbers" if dtype.kind in "iu" else "numbers"
+        raise ValueError(f"{name} must hold {whole} that {dtype} holds (got {wrong.flat[0]})")
     return column
 
 

@@ -392,7 +392,7 @@ def test_a_cache_in_parts_is_no_larger_than_asked_for(graph, system):
         "progress": False,
         "device": "cpu",
     }
-    with pytest.raises(ValueError, match=f"hold the {listed:,} bytes of the position list"):
+    with pytest.raises(ValueError, match=f"hold the {listed} bytes of the position list"):
         lab.train(graph, "gcn", system, capacity_bytes=listed - 1, **options)
     for given in (listed, listed + 1000):
         assert lab.train(graph, "gcn", system, capacity_bytes=given, **options).memory[0].cache <= given

@@ -22,7 +22,7 @@ from gnnsample_lab.features.caching.gather import ExtractKnobs, device_ids, libr
 
 from . import ranking
 from .parts import PartRows
-from .placement import KINDS, POSITION_BYTES, Placement, place_rows
+from .placement import KINDS, Placement, check_positions_fit, place_rows, rows_beside_positions
 from .setup import POSITIONS, TRANSPORTS, Setup
 from .tally import RankStats
 
@@ -169,13 +169,8 @@ class FeatureCache:
         if ratio is not None:
             return sizing.rows_of_ratio(float(ratio), self.num_nodes)
         listed = self.num_nodes if self.positions == "everywhere" else int(layout.partition.vertices.max())
-        capacity, needed = int(capacity_bytes), POSITION_BYTES * listed
-        if 0 < capacity < needed:
-            raise ValueError(
-                f"capacity_bytes must be 0, for a cache without rows, or hold the {needed} bytes of the position list "
-                f"(got {capacity})"
-            )
-        return min(self.num_nodes, max(0, capacity - needed) // self.row_bytes)
+        check_positions_fit("capacity_bytes", int(capacity_bytes), listed)
+        return rows_beside_positions(int(capacity_bytes), listed, self.num_nodes, self.row_bytes)
 
     def _placed(self, layout: Layout, hotness: Any, rows: int) -> Placement:
         needed = 0 < rows < self.num_nodes

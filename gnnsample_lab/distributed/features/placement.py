@@ -13,6 +13,26 @@ from gnnsample_lab.features.caching.sizing import hottest_first
 
 POSITION_BYTES = 4
 """Of a vertex in the position list."""
+
+
+def rows_beside_positions(capacity_bytes: int, listed: int, num_nodes: int, row_bytes: int) -> int:
+    """Rows that fit beside the positions of ``listed`` vertices."""
+    return min(num_nodes, max(0, capacity_bytes - POSITION_BYTES * listed) // row_bytes)
+
+
+def check_positions_fit(name: str, capacity_bytes: int, listed: int) -> None:
+    """Refuse a size that is smaller than the position list, which a cache without rows needs as well.
+
+    Raises:
+        ValueError: neither 0 nor as much; the message begins with ``name``.
+    """
+    if 0 < capacity_bytes < (needed := POSITION_BYTES * listed):
+        raise ValueError(
+            f"{name} must be 0, for a cache without rows, or hold the {needed} bytes of the position list "
+            f"(got {capacity_bytes})"
+        )
+
+
 KINDS = {
     "partitioned": "each rank caches the hottest rows of the vertices that it owns: one cache of all ranks (DSP)",
     "replicated": "each rank caches the same hottest rows: no row comes from a peer (GNNLab on several GPUs)",

@@ -18,7 +18,7 @@ from gnnsample_lab.distributed.sampling.traffic import (
     SECTOR_BYTES,
 )
 
-from .placement import KINDS, POSITION_BYTES, place_rows
+from .placement import KINDS, place_rows, rows_beside_positions
 
 SHARES = tuple(i / 8 for i in range(9))
 
@@ -125,7 +125,7 @@ def split_memory(
         topology = np.array(
             [elsewhere[~is_spilled].sum() * SECTOR_BYTES, elsewhere[is_spilled].sum() * REQUEST_BYTES]
         )
-        rows = min(n, max(0, feature_bytes - POSITION_BYTES * n) // row_bytes)
+        rows = rows_beside_positions(feature_bytes, n, n, row_bytes)
         placed = place_rows(kind, loads if hotness is None else hotness, rows, partition)
         cold = loads[placed.cold].sum()
         away = (loads.sum() - cold) * (parts - 1) / parts if kind == "partitioned" else 0.0

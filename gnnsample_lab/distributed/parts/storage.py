@@ -106,7 +106,7 @@ def save_parts(
             raise PermissionError(f"root {str(base)!r} has no cache folder that can be written to")
         target = place / cache.folder_name(f"{graph.name}-parts", stamp)
     else:
-        target = checked_path("folder", folder).expanduser().resolve()
+        target = checked_path("folder", folder).resolve()
     target.mkdir(parents=True, exist_ok=True)
     with exclusive(target):  # of several ranks that save the same parts one writes them
         _write_missing(target, graph, partition, features, stamp)
@@ -167,7 +167,7 @@ def open_records(folder: str | os.PathLike[str]) -> np.ndarray:
 
 
 def _opened_partition(folder: str | os.PathLike[str]) -> tuple[Partition, Any]:
-    target = checked_path("folder", folder).expanduser() / "partition"
+    target = checked_path("folder", folder) / "partition"
     found = _open_partition(target, None)
     if found is None or found[1] is None:
         raise _missing(target, "a partition")
@@ -185,7 +185,7 @@ def open_part(folder: str | os.PathLike[str], rank: int) -> Part:
         TypeError, ValueError: no path, no rank.
         FileNotFoundError, CorruptDataError: the part is not there; its files are damaged.
     """
-    target = checked_path("folder", folder).expanduser() / _part_name(whole("rank", rank, 0, MAX_PARTS - 1))
+    target = checked_path("folder", folder) / _part_name(whole("rank", rank, 0, MAX_PARTS - 1))
     found = cache.open_folder(target, _PART, VERSION, None, "it is not used")
     if found is None:
         raise _missing(target, "a part")
