@@ -318,6 +318,13 @@ def ids_below(name: str, found: Any, num_nodes: int) -> None:
     raise ValueError(f"{name} must be vertex ids {where} (got {int(found[position])} at position {position})")
 
 
+def no_mask_of_bytes(name: str, found: Any, num_nodes: int) -> None:
+    """TypeError for a byte of 0 or 1 for each vertex: a mask, which as ids would name the vertices 0 and 1."""
+    is_long = found.dtype.itemsize == 1 and found.shape == (num_nodes,) and num_nodes > 2
+    if is_long and 0 <= int(found.min()) <= int(found.max()) <= 1:
+        raise TypeError(f"{name} as a mask must hold booleans (got dtype {found.dtype})")
+
+
 def numbers(name: str, value: Any, *, kinds: str = "fiu") -> Any:
     """``value`` as an array of numbers whose dtype is of one of ``kinds``."""
     found = array(name, value)

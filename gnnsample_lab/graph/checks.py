@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import array as checked_array
-from gnnsample_lab.checks import ids_below, integers, is_cuda_array, numbers, shown, whole
+from gnnsample_lab.checks import ids_below, integers, is_cuda_array, no_mask_of_bytes, numbers, shown, whole
 from gnnsample_lab.device.arrays import array_module, to_host
 
 MAX_INT32_NODES = 2**31
@@ -188,6 +188,8 @@ def split_ids(value: Mapping[str, Any] | None, num_nodes: int) -> dict[str, Any]
                     f"{name} as a mask must have shape ({num_nodes},) (got {tuple(array.shape)})"
                 )
             array = array_module(array).flatnonzero(array)
+        else:
+            no_mask_of_bytes(name, array, num_nodes)
         array = integers(name, array).astype(np.int64, copy=False)
         ids_below(name, array, num_nodes)
         result[str(key)] = array

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import ids_below, integers, is_cuda_array
+from gnnsample_lab.checks import ids_below, integers, is_cuda_array, no_mask_of_bytes
 from gnnsample_lab.device import streams
 from gnnsample_lab.device.arrays import to_host
 
@@ -27,7 +27,7 @@ def seed_array(seeds: Any, num_nodes: int, most: int | None = None) -> Any:
         most: highest number of seeds, None for any.
 
     Raises:
-        TypeError: not integers.
+        TypeError: not integers, or a mask of bytes on the host.
         ValueError: empty, more than ``most``, not one-dimensional, or out of range.
     """
     streams.order(seeds)
@@ -39,6 +39,7 @@ def seed_array(seeds: Any, num_nodes: int, most: int | None = None) -> Any:
             f"seeds of one mini-batch may be at most {most} (got {array.size}): sample several mini-batches"
         )
     if isinstance(array, np.ndarray):
+        no_mask_of_bytes("seeds", array, num_nodes)
         ids_below("seeds", array, num_nodes)
     return array
 

@@ -227,21 +227,19 @@ class TrainResult:
 
     def row(self) -> dict[str, Any]:
         """The fastest epoch as a row of a benchmark record, as ``lab.schedule.recorded_runs`` reads it."""
+        from .schedule.records import around_ms, modelled_as
+
         best = self.steady
         tasks = max(best.tasks or best.num_batches, 1)
+        executor, options = modelled_as(self.settings)
         row = {
-            "system": self.system, "model": self.model, "graph": self.graph, "executor": self.settings["executor"],
+            "system": self.system, "model": self.model, "graph": self.graph, "executor": executor,
             "gpus": self.ranks, "batches": tasks, "steps_of_an_epoch": best.num_batches,
             "sample_ms": best.sample_us / 1e3 / tasks, "reorder_ms": best.reorder_us / 1e3 / tasks,
             "extract_ms": best.extract_us / 1e3 / tasks, "train_ms": best.train_us / 1e3 / tasks,
             "epoch_s": best.total_us / 1e6,
         }  # fmt: skip
-        split = {
-            name: self.settings[name]
-            for name in ("samplers", "switching", "staleness")
-            if name in self.settings
-        }
-        return row | split
+        return row | options | around_ms(best.events)
 
     def timeline(self, epoch: int = -1) -> MeasuredTimeline:
         """Who did what when in an epoch, for ``gnnsample_lab.figures.schedule.schedule_gantt``.

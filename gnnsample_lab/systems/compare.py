@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +17,15 @@ from .train import train
 
 @dataclass(frozen=True)
 class Comparison:
-    """Training runs of several systems; the first is what the others are compared with."""
+    """Training runs of several systems; the first is what the others are compared with.
+
+    Attributes:
+        results: a run a system.
+        notes: in what the runs differ besides their systems' ways.
+    """
 
     results: tuple[TrainResult, ...]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.results)
@@ -66,10 +73,11 @@ class Comparison:
         return figures.stage_breakdown(list(self.results))
 
     def _repr_html_(self) -> str:
-        return str(self.table.round(2).to_html())
+        told = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return f"{self.table.round(2).to_html()}{told}"
 
     def __str__(self) -> str:
-        return str(self.table.round(2))
+        return "\n".join([str(self.table.round(2)), *self.notes])
 
 
 def compare(
@@ -81,9 +89,10 @@ def compare(
         graph: as for :func:`~gnnsample_lab.systems.train.train`.
         systems: names of ``lab.systems()``; the first is the baseline of the table.
         model: as of ``lab.train``; a module of one's own stays as it is, and each system trains a copy.
-        options: arguments of ``lab.train``; of several systems none may go on from a checkpoint. Give ``epochs`` above
-            1 to compare times: the table shows each system's fastest epoch, and the first one compiles kernels and
-            fills memory pools.
+        options: arguments of ``lab.train``; of several systems none may go on from a checkpoint. Without ``pick`` each
+            system draws by its own rule: mini-batches have the same seeds and other samples, of which a note tells.
+            Give ``epochs`` above 1 to compare times: the table shows each system's fastest epoch, and the first one
+            compiles kernels and fills memory pools.
 
     Raises:
         TypeError, ValueError, LookupError: no such system, or an argument that ``lab.train`` refuses.
@@ -102,4 +111,19 @@ def compare(
                 f"{name} must be None for several systems: each would go on where the one before it ended "
                 f"(got {options[name]!r}); give it to lab.train"
             )
-    return Comparison(tuple(train(graph, copy.deepcopy(model), system, **options) for system in chosen))
+    results = tuple(train(graph, copy.deepcopy(model), system, **options) for system in chosen)
+    by_walks = model == "pinsage" or options.get("sampler") is not None
+    return Comparison(results, () if by_walks or options.get("pick") else _drawn_apart(chosen))
+
+
+def _drawn_apart(systems: Sequence[System]) -> tuple[str, ...]:
+    """A note of systems that draw by different rules: seeds are the same, samples are others."""
+    by_rule: dict[str, list[str]] = {}
+    for system in systems:
+        by_rule.setdefault("trees, with replacement" if system.trees else system.pick, []).append(system.name)
+    if len(by_rule) < 2:
+        return ()
+    told = "; ".join(f"{', '.join(names)}: {rule}" for rule, names in by_rule.items())
+    return (
+        f"systems draw by rules of their own ({told}): the same seeds, other samples; give pick for one rule",
+    )

@@ -215,14 +215,15 @@ def _beside(cache: Any, sampler: Any, device: str) -> int:
 
 def _sized(
     system: System, table: np.ndarray, sampler: Any, model: Any, graph: Any, batch_size: int, window: int,
-    sizing: Sizing, device: str,
+    sizing: Sizing, device: str, listed: int = 0,
 ) -> tuple[int | float, int]:  # fmt: skip
-    """The size of the cache: a share of the vertices (float), or rows (int); and :attr:`Sources.working`."""
+    """The size of the cache: a share of the vertices (float), or rows (int); and :attr:`Sources.working`.
+
+    ``listed``: vertices whose positions a cache of all ranks keeps on this one, also where it has room for all rows.
+    """
     if sizing.ratio is not None:
         return float(sizing.ratio), 0
     row_bytes = table.shape[1] * table.itemsize
-    # A cache of all ranks says of every vertex where its row lies, also where each rank has room for all rows.
-    listed = len(table) if system.placement == "partitioned" else 0
     if sizing.capacity_bytes is not None:
         check_positions_fit("cache_gb or capacity_bytes", sizing.capacity_bytes, listed)
         return _rows_beside(sizing.capacity_bytes, listed, len(table), row_bytes), 0
@@ -313,13 +314,14 @@ def _shared_source(
     device: str, rank: Any, folder: Path | None,
 ) -> Sources:  # fmt: skip
     """One cache of all ranks; all of them come here together."""
-    from .parts import ranked, shared_cache
+    from .parts import positions_listed, ranked, shared_cache
 
     assert system.cache is not None and folder is not None
     n, notes, hot = graph.num_nodes, [], None
     table = host_features(graph) if is_cuda_array(graph.feat) else np.asanyarray(graph.feat)
     slice_size = -(-batch_size // rank.world_size)
-    sized, working = _sized(system, table, sampler, model, graph, slice_size, window, sizing, device)
+    listed = positions_listed(folder, system, rank)
+    sized, working = _sized(system, table, sampler, model, graph, slice_size, window, sizing, device, listed)
     rows = smallest(rank, rows_of_ratio(sized, n) if isinstance(sized, float) else sized)
     if 0 < rows < n:
         hot = ranked(system.cache, graph, sampler, rank, folder, batch_size, seed)

@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnsample_lab.checks import num_bytes, optional, shown
 from gnnsample_lab.device.arrays import merge_duplicates, to_host
-from gnnsample_lab.distributed.features.cache import FeatureCache
+from gnnsample_lab.distributed.features.cache import FeatureCache, listed_vertices, resolved
 from gnnsample_lab.distributed.features.ranking import DEGREES, by_degree, presample
 from gnnsample_lab.distributed.parts.methods import METHODS as DIVISIONS
 from gnnsample_lab.distributed.parts.part import gather_lists
@@ -292,6 +292,12 @@ def ranked(
     if policy.startswith("presample"):
         options = {"sampler": sampler, "seeds": graph.splits["train"], "batch_size": batch_size}
     return hotness(sampler.graph, policy=policy, seed=seed, **options)
+
+
+def positions_listed(folder: Path, system: System, rank: Any) -> int:
+    """Vertices whose positions :func:`shared_cache` keeps on a rank: all, or its own where positions are asked for."""
+    layout = make_layout(folder, rank, None, None, None, system.transport, False)
+    return listed_vertices(layout, resolved(layout, "partitioned", system.transport, "auto")[1])
 
 
 def shared_cache(

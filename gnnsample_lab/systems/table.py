@@ -13,8 +13,8 @@ from gnnsample_lab.checks import shown
 class System:
     """One system as a composition of the library's parts.
 
-    All of them train the same model on the same mini-batches; they differ in how samples, features and aggregates are
-    computed, and in what overlaps.
+    All of them train the same model on mini-batches of the same seeds, and with one ``pick`` for all on the same
+    samples; they differ in how samples, features and aggregates are computed, and in what overlaps.
 
     Attributes:
         name: as ``lab.train`` takes it.

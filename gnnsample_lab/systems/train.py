@@ -379,8 +379,9 @@ def train(
         device: "auto", "cpu" or "cuda".
         cache_ratio: share of the vertices to keep on the device, for systems with a cache. Default: what a trial
             step leaves of the GPU's memory; a quarter of the vertices on a CPU, where nothing is left over.
-        capacity_bytes: size of the cache in bytes, instead of ``cache_ratio``. A cache in parts needs 4 bytes of it a
-            vertex, for the list of where each row lies.
+        capacity_bytes: size of the cache in bytes, instead of ``cache_ratio``. A cache in parts needs 4 bytes of it for
+            each vertex of the graph, for the list of where its row lies; where ranks ask one another for places, as
+            DSP's do, for each vertex of the largest part.
         reorder: method of ``lab.reorder``, "none", or None for what the system does.
         window: mini-batches that are reordered together.
         evaluate: accuracy after every epoch: True takes the split "valid", or "test" where that has no labels; or a
@@ -406,7 +407,8 @@ def train(
         samplers: of ``"factored"``: ranks that sample; None: N_s = ceil(N_g / (K + 1)) from stage times that a trial
             measures, with those of handing samples over (GNNLab, section 5.3).
         switching: of ``"factored"``: samplers that have sampled all train while their profit is positive (GNNLab,
-            section 5.3). None: where all ranks sample.
+            section 5.3). None: where all ranks sample. With ``staleness=0`` rounds wait for the samplers that train,
+            which can lengthen the epoch (``lab.schedule.profit``).
         staleness: of ``"factored"``: updates that a trainer may be ahead of the slowest; 0: all update together; None:
             no bound. Each trainer trains on mini-batches of its own, so that an update is that of as many
             mini-batches as there are trainers.

@@ -131,6 +131,7 @@ def test_node_data_is_converted_and_masks_become_ids():
         ({"label": np.array([0, 1, -2, 0])}, ValueError, "label must be at least -1"),
         ({"splits": {"train": [0, 4]}}, ValueError, r"splits\['train'\] must be vertex ids in 0\.\.3"),
         ({"splits": {"train": np.ones(3, bool)}}, ValueError, "splits.*mask must have shape"),
+        ({"splits": {"train": np.array([0, 1, 1, 0], np.uint8)}}, TypeError, "splits.*mask must hold booleans"),
         ({"splits": {"train": [0.5]}}, TypeError, "splits.*must be integers"),
         ({"splits": [1, 2]}, TypeError, "splits must map names"),
         ({"splits": {1: [0]}}, TypeError, r"^names in splits must be strings .got 1 of type int"),

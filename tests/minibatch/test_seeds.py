@@ -50,6 +50,20 @@ def test_any_kind_of_seeds_gives_the_same_sample(graph, kind):
     assert (found.seeds.dtype, found.seed_inverse.dtype) == (np.int32, np.int64)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_a_mask_of_bytes_is_no_two_seeds(graph, dtype):
+    sampler = NeighborSampler(graph, [2], device="cpu")
+    mask = (np.arange(graph.num_nodes) % 2).astype(dtype)
+    for take in (
+        sampler.sample,
+        lambda seeds: sampler.sample_many([seeds]),
+        lambda seeds: sampler.epoch(seeds, 8),
+    ):
+        with pytest.raises(TypeError, match="seeds as a mask must hold booleans"):
+            take(mask)
+    assert sampler.sample(mask[:-1]).seeds.tolist() == [0, 1]  # as many as no mask has
+
+
 def test_a_range_is_a_sequence(graph):
     sampler = NeighborSampler(graph, [2], device="cpu")
     assert sampler.sample(range(5)).seeds.tolist() == [0, 1, 2, 3, 4]

@@ -49,6 +49,20 @@ def test_the_table_says_where_things_lie():
     assert {name for name, system in SYSTEMS.items() if system.has_parts} == set(IN_PARTS)
 
 
+@pytest.mark.parametrize("name", ["quiver", "dsp", "dsp-seq"])
+def test_a_cache_in_parts_fills_the_size_it_was_given(graph, pair, name):
+    # Quiver's ranks know where every row lies; DSP's ask the owner, and keep the places of their own vertices.
+    row = graph.feat.shape[1] * graph.feat.itemsize
+    parts = lab.distributed.partition(graph, 2, "range")
+    listed = 4 * (graph.num_nodes if name == "quiver" else int(parts.vertices.max()))
+    options = QUICK | {"epochs": 1, "evaluate": False, "parts": parts}
+    for capacity in (listed + row, listed + 20 * row + row // 2):
+        found = lab.train(graph, system=name, ranks=pair, capacity_bytes=capacity, **options)
+        assert all(capacity - row - 4 < held.cache <= capacity for held in found.memory)
+    with pytest.raises(RankError, match=f"the {listed} bytes of the position list"):
+        lab.train(graph, system=name, ranks=pair, capacity_bytes=listed - 1, **options)
+
+
 @pytest.mark.parametrize("name", ["gnnlab", "pgsampler", *IN_PARTS])
 def test_two_ranks_train_as_one_device_does(graph, expected, pair, name):
     found = lab.train(graph, system=name, pick="floyd", ranks=pair, **QUICK)

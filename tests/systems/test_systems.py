@@ -442,7 +442,9 @@ def test_systems_that_are_compared_begin_with_the_same_weights(graph):
     torch.manual_seed(3)
     model = lab.make_model("sage", graph.num_features, 16, graph.num_classes, num_layers=2)
     before = [p.detach().clone() for p in model.parameters()]
-    first, second = lab.compare(graph, ["dgl", "pyg-cpu"], model, pick="floyd", epochs=1, **QUICK)
+    found = lab.compare(graph, ["dgl", "pyg-cpu"], model, pick="floyd", epochs=1, **QUICK)
+    first, second = found
+    assert found.notes == ()
     np.testing.assert_allclose(first.losses, second.losses, atol=1e-5)
     assert all(torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True))
 
@@ -463,6 +465,11 @@ def test_comparison(graph):
     figure = found.figure()
     assert any("dgl" in str(trace.y) for trace in figure.data)
     assert "speedup" in found._repr_html_()
+    (note,) = found.notes  # reservoir, Fisher-Yates and Floyd
+    assert (
+        "dgl: reservoir; gnnlab: fisher-yates; lab: floyd" in note and "the same seeds, other samples" in note
+    )
+    assert note in str(found) and note in found._repr_html_()
     with pytest.raises(LookupError):
         lab.compare(graph, systems=["dgl", "nonsense"], **QUICK)
     with pytest.raises(ValueError, match="at least one system"):

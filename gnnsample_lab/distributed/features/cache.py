@@ -55,6 +55,20 @@ class RankMarks:
     digest: int | None = field(default=None, repr=False)
 
 
+def resolved(layout: Layout, kind: str, transport: str, positions: str) -> tuple[str, str]:
+    """``transport`` and ``positions`` of a :class:`FeatureCache` that was given these."""
+    if transport == "auto":
+        transport = "all-to-all" if layout.spans_hosts else "direct"
+    if positions == "auto":
+        positions = "owner" if transport != "direct" and kind == "partitioned" else "everywhere"
+    return transport, positions
+
+
+def listed_vertices(layout: Layout, positions: str) -> int:
+    """Vertices whose positions a rank keeps, of the rank that keeps most."""
+    return layout.num_nodes if positions == "everywhere" else int(layout.partition.vertices.max())
+
+
 class FeatureCache:
     """Rows of the features of a graph in parts, the hottest in the ranks' memories, the others in the host's (DSP).
 
@@ -133,10 +147,7 @@ class FeatureCache:
                 "or take transport='all-to-all'"
             )
         table = PartRows(layout).own
-        if transport == "auto":
-            transport = "all-to-all" if layout.spans_hosts else "direct"
-        if positions == "auto":
-            positions = "owner" if transport != "direct" and kind == "partitioned" else "everywhere"
+        transport, positions = resolved(layout, kind, transport, positions)
         self.kind, self.transport, self.positions, self.rank = kind, transport, positions, rank
         self.device, self.num_nodes = rank.device, layout.num_nodes
         self.num_features, self.dtype = int(table.shape[1]), table.dtype
@@ -168,7 +179,7 @@ class FeatureCache:
         """Rows of a rank's cache."""
         if ratio is not None:
             return sizing.rows_of_ratio(float(ratio), self.num_nodes)
-        listed = self.num_nodes if self.positions == "everywhere" else int(layout.partition.vertices.max())
+        listed = listed_vertices(layout, self.positions)
         check_positions_fit("capacity_bytes", int(capacity_bytes), listed)
         return rows_beside_positions(int(capacity_bytes), listed, self.num_nodes, self.row_bytes)
 

@@ -47,7 +47,8 @@ class Hotness:
         label: name for figures: "Random", "Degree", "PreSC#1", "PreSC#1 shrunk", "Optimal", "Visits",
             "Reverse PageRank".
         score: ``float64[N]``, higher is hotter. ``presample``: visits per epoch; ``optimal``, ``visits``: in all.
-        order: ``int64[N]``, vertex ids, hottest first; ties by out-degree, then to the lower id.
+        order: ``int64[N]``, vertex ids, hottest first; ties by out-degree, then to the lower id (by in-degree, which
+            systems and caches of several ranks take: to the lower id).
         time_us: wall clock that finding the scores took on this machine (sampling included), without the ordering.
     """
 

@@ -91,9 +91,11 @@ def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
     Takes ``edge_index`` (row 0 flows to row 1), ``num_nodes``, ``edge_weight`` (or an ``edge_attr`` of one column of
     floating-point numbers; integers there, such as types of edges, are left out), ``x``, ``y`` and the train, val and
     test masks. Edges are put into canonical order; ``edge_ids`` keeps the column of ``edge_index`` that each came from.
+    Floating-point ``y`` is taken where it holds 0 and 1 in a column for each task. Features and labels may share memory
+    with the data.
 
     Raises:
-        TypeError: heterogeneous data, or masks that are not boolean.
+        TypeError: heterogeneous data, masks that are not boolean, or a ``y`` of other floating-point numbers.
         ValueError: no ``edge_index``, or contents that are no valid graph.
     """
     from gnnsample_lab.graph.graph import Graph
@@ -130,16 +132,31 @@ def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
                 f"data.{_MASKS[split]}[:, 0] (got {tuple(mask.shape)})"
             )
     label = getattr(data, "y", None)
+    if label is not None:
+        label = _classes("data.y", label)
     return Graph.from_edges(
         edges[0], edges[1], num_nodes, edge_weight=weight, feat=getattr(data, "x", None),
         label=label, splits=splits, keep_edge_ids=True, name=name,
     )  # fmt: skip
 
 
+def _classes(name: str, value: Any) -> Any:
+    """Labels as ``Graph`` takes them: PyG keeps those of several tasks as floats, as its losses want them."""
+    found = array(name, value)
+    if found.dtype.kind != "f":
+        return value
+    if found.ndim == 2 and found.shape[1] > 1 and bool(((found == 0) | (found == 1)).all()):
+        return found.astype(np.int64)
+    raise TypeError(
+        f"{name} must hold integers, or 0 and 1 in a column for each task (got dtype {found.dtype}): "
+        "what is no class has no place in a graph's labels, set y to None"
+    )
+
+
 def to_pyg(graph: Graph) -> Any:
     """``torch_geometric.data.Data`` on the CPU, its edges in canonical order, so position i is edge i here.
 
-    Features share memory with the graph where NumPy allows it.
+    Features share memory with the graph where NumPy allows it; all else is copied.
 
     Raises:
         ImportError: torch_geometric is not installed.
@@ -160,11 +177,11 @@ def to_pyg(graph: Graph) -> Any:
 
     data = Data(edge_index=tensor(np.stack([src, dst]).astype(np.int64)), num_nodes=g.num_nodes)
     if g.edge_weight is not None:
-        data.edge_weight = tensor(g.edge_weight)
+        data.edge_weight = torch.from_numpy(np.array(g.edge_weight))
     if g.feat is not None:
         data.x = tensor(g.feat)
     if g.label is not None:
-        data.y = tensor(g.label)
+        data.y = torch.from_numpy(np.array(g.label))
     for split, mask_name in _MASKS.items():
         if split in g.splits:
             mask = np.zeros(g.num_nodes, dtype=bool)

@@ -68,7 +68,10 @@ def profit(remaining: int, trainers: int, trainer_s: float, standby_s: float) ->
     """P = M_r T_t / N_t - T_t': what a sampler gains by training one of the samples that wait (GNNLab, section 5.3).
 
     Positive where the standby trainer would end its sample before the trainers end all that wait. Then taking one
-    never lengthens the epoch. The reverse does not hold: the formula lets samples be split among trainers, so it
+    never lengthens the epoch, where trainers do not wait for one another (``staleness=None``, as in the paper's
+    measurement, section 7.8). Where they update together, each round that the standby trainer joins lasts as long as
+    its own T_t', and the epoch can become longer (sampling 2 s, extraction 10, training 11, T_t' = 28, 28 mini-batches
+    on 3 GPUs: 240 s for 168). The reverse does not hold: the formula lets samples be split among trainers, so it
     forgoes some gains of the last round (4 samples, 3 trainers, T_t' = 1.5 T_t: P < 0, yet switching ends the epoch
     after 1.5 T_t instead of 2 T_t).
 

@@ -41,6 +41,12 @@ OPTIONS = tuple(p for p in inspect.signature(simulate).parameters if p not in ("
 """Arguments of ``simulate`` that a recorded run may bring."""
 _AROUND = ("put", "get", "load topology", "load cache")
 """Recorded stages that are :class:`Costs` of the model: ``put_s`` and so on."""
+_OF_EXECUTOR = {
+    "factored": ("samplers", "switching", "staleness", "pipelined", "capacity"),
+    "batch-mode": ("staleness", "pipelined"),  # AGL's
+    "overlapped": ("workers", "capacity"),
+}
+"""Options of ``simulate`` that a run's settings, or a row, may bring."""
 _NEEDED = ("sample_ms", "train_ms", "epoch_s", "steps_of_an_epoch")
 
 
@@ -108,37 +114,52 @@ def run_of(result: Any) -> RecordedRun:
     Raises:
         TypeError, ValueError: as ``times_of``.
     """
-    means = times_of(result)
-    epoch, settings = result.steady, result.settings
-    spent: dict[str, dict[tuple[int, int], float]] = {}
-    for e in epoch.events:
-        of_stage, key = spent.setdefault(e.stage, {}), (e.rank, e.batch)
-        # A window that is started early has two parts.
-        of_stage[key] = of_stage.get(key, 0.0) + (e.end_us - e.start_us) / 1e6
-    names: dict[str | None, tuple[str, ...]] = {
-        "factored": ("samplers", "switching", "staleness", "pipelined", "capacity"),
-        "overlapped": ("workers", "capacity"),
-    }
-    executor = settings["executor"]
-    if settings.get("swap"):  # the topology makes room for the cache, as in AGL's batch mode
-        executor, names = "batch-mode", {"batch-mode": ("staleness", "pipelined")}
-    options: dict[str, Any] = {name: settings[name] for name in names.get(executor, ()) if name in settings}
-    around: dict[str, Any] = {
-        f"{stage.replace(' ', '_')}_s": float(np.mean([*spent[stage].values()]))
-        for stage in _AROUND
-        if stage in spent
-    }
-    if around:
+    means, epoch = times_of(result), result.steady
+    executor, options = modelled_as(result.settings)
+    spent = _spent(epoch.events)
+    if around := _around_s(spent):
         options["costs"] = Costs(**around)
     return RecordedRun(
         name=f"{result.system}, {result.model}, {result.graph}",
         executor=executor,
-        times=_by_batch(spent, means, by_rank=settings["executor"] != "factored") or means,
+        times=_by_batch(spent, means, by_rank=result.settings["executor"] != "factored") or means,
         epoch_s=epoch.total_us / 1e6,
         origin=result.origin,
         gpus=result.ranks,
         options=options,
     )
+
+
+def modelled_as(settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Executor and options of ``simulate`` for a run of these settings (``TrainResult.settings``)."""
+    executor = settings["executor"]
+    if settings.get("swap"):  # the topology makes room for the cache
+        executor = "batch-mode"
+    return executor, {name: settings[name] for name in _OF_EXECUTOR.get(executor, ()) if name in settings}
+
+
+def around_ms(events: Sequence[Any]) -> dict[str, float]:
+    """Mean milliseconds of what an epoch's events name beside its stages: ``put_ms`` and so on, as a row has them."""
+    return {f"{name[:-1]}ms": 1e3 * s for name, s in _around_s(_spent(events)).items()}
+
+
+def _spent(events: Sequence[Any]) -> dict[str, dict[tuple[int, int], float]]:
+    """Seconds by stage, and by rank and mini-batch."""
+    spent: dict[str, dict[tuple[int, int], float]] = {}
+    for e in events:
+        of_stage, key = spent.setdefault(e.stage, {}), (e.rank, e.batch)
+        # A window that is started early has two parts.
+        of_stage[key] = of_stage.get(key, 0.0) + (e.end_us - e.start_us) / 1e6
+    return spent
+
+
+def _around_s(spent: Mapping[str, Mapping[Any, float]]) -> dict[str, Any]:
+    """Arguments of :class:`Costs`: means of what was timed beside the stages."""
+    return {
+        f"{stage.replace(' ', '_')}_s": float(np.mean([*spent[stage].values()]))
+        for stage in _AROUND
+        if stage in spent
+    }
 
 
 def _by_batch(
@@ -163,9 +184,10 @@ def recorded_runs(folder: Path | str | None = None) -> list[RecordedRun]:
     """Epochs that benchmark records hold with their stage times.
 
     Reordering counts as sampling; a suite without extraction has none. Rows of several GPUs name ``gpus`` and
-    ``batches``, the mini-batches of all of them together, and may name ``executor``, ``samplers``, ``switching`` and
-    ``staleness``. Where fewer ``steps`` ran than an epoch has, the run is those: a pipeline fills up and runs empty in
-    them, which the seconds of a whole epoch, multiplied, still hold.
+    ``batches``, the mini-batches of all of them together, and may name ``executor``, its options (``samplers``,
+    ``switching``, ``staleness``, ``pipelined``, ``capacity``, ``workers``) and what surrounds the stages (``put_ms``,
+    ``get_ms``, ``load_topology_ms``, ``load_cache_ms``). Where fewer ``steps`` ran than an epoch has, the run is those:
+    a pipeline fills up and runs empty in them, which the seconds of a whole epoch, multiplied, still hold.
 
     Args:
         folder: with benchmark records; None: ``data/measured``, which is shipped.
@@ -205,9 +227,12 @@ def _run(record: Mapping[str, Any], row: Mapping[str, Any]) -> RecordedRun:
         batches=ran,
         source=f"{suite}: {name}; {origin}",
     )
-    options = {key: row[key] for key in ("samplers", "switching", "staleness") if key in row}
+    options: dict[str, Any] = {key: row[key] for key in _OF_EXECUTOR.get(executor or "", ()) if key in row}
     if executor == "overlapped":
-        options["workers"] = row.get("workers", _WORKERS.get(system, 1))
+        options.setdefault("workers", _WORKERS.get(system, 1))
+    names = {stage.replace(" ", "_") for stage in _AROUND}
+    if around := {f"{name}_s": row[f"{name}_ms"] / 1e3 for name in names if f"{name}_ms" in row}:
+        options["costs"] = Costs(**around)
     return RecordedRun(
         name, executor, times, share * float(row["epoch_s"]), origin, row.get("gpus", 1), options
     )

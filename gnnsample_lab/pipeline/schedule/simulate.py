@@ -334,7 +334,8 @@ def simulate(
         pipelined: whether trainers of ``"factored"`` and ``"batch-mode"`` extract while they train (GNNLab, section
             5.2). A standby trainer beside other trainers does not: what it takes must end before the others are done.
         switching: of ``"factored"``: whether samplers that are done train while their profit is positive (GNNLab,
-            section 5.3). None: where a single GPU or all GPUs sample.
+            section 5.3). None: where a single GPU or all GPUs sample. With ``staleness=0`` rounds wait for the samplers
+            that train, which can lengthen the epoch, see ``profit``.
         staleness: steps that a trainer may be ahead of the slowest; 0: synchronous updates, all wait for each other in
             every step; None: asynchronous without a bound.
         scheduler: ``"dynamic"``: whoever is free samples the next mini-batch (GNNLab, section 5.2); ``"static"``: every

@@ -94,6 +94,35 @@ def test_pyg_masks_of_zeros_and_ones_are_refused():
         Graph.from_pyg(data)
 
 
+def test_labels_of_several_tasks_may_be_floats_in_pyg():
+    torch = pytest.importorskip("torch")
+    Data = pytest.importorskip("torch_geometric.data").Data
+    data = Data(
+        edge_index=torch.tensor([[0, 1], [1, 2]]), y=torch.tensor([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
+    )
+    found = Graph.from_pyg(data)
+    assert found.label.tolist() == [[0, 1], [1, 1], [0, 0]] and found.num_classes == 2
+    for y in (
+        torch.tensor([[0.5, 1.0]] * 3),
+        torch.tensor([0.0, 1.0, 1.0]),
+        torch.tensor([[float("nan"), 1.0]] * 3),
+    ):
+        data.y = y
+        with pytest.raises(
+            TypeError, match="^data.y must hold integers, or 0 and 1 in a column for each task"
+        ):
+            Graph.from_pyg(data)
+
+
+def test_what_is_done_to_labels_and_weights_in_pyg_does_not_reach_the_graph():
+    pytest.importorskip("torch_geometric")
+    g = random_graph()
+    label, weight, data = g.label.copy(), g.edge_weight.copy(), g.to_pyg()
+    data.y.fill_(7)
+    data.edge_weight.zero_()
+    assert np.array_equal(g.label, label) and np.array_equal(g.edge_weight, weight)
+
+
 def random_graph() -> Graph:
     rng = np.random.default_rng(2)
     return Graph.from_edges(

@@ -268,3 +268,37 @@ def test_of_a_part_of_an_epoch_the_part_is_the_run(tmp_path: Path) -> None:
     assert run.times.batches == 4 and run.epoch_s == pytest.approx(0.05 * 4 / 10)
     # A second thread samples and extracts while the first trains: the first mini-batch waits for both.
     assert model_error([run]).rows[0].modelled_s == pytest.approx(3.5e-3 + 3 * 3.5e-3 + 3e-3)
+
+
+@pytest.mark.parametrize(
+    ("executor", "settings"),
+    [
+        ("serial", {}),
+        ("overlapped", {"workers": 3, "capacity": 5}),
+        (
+            "factored",
+            {"samplers": 1, "switching": False, "staleness": None, "pipelined": False, "capacity": 2},
+        ),
+        ("factored", {"samplers": 2, "switching": True, "staleness": 0, "pipelined": True, "swap": True}),
+    ],
+)
+def test_a_row_of_a_run_is_read_as_the_run(tmp_path: Path, executor: str, settings: dict[str, Any]) -> None:
+    stages = (
+        ("sample", 1.0),
+        ("put", 0.25),
+        ("load cache", 3.0),
+        ("get", 0.125),
+        ("extract", 2.0),
+        ("train", 3.0),
+    )
+    events = [
+        StageEvent(rank, "worker", stage, batch, 0.0, 1e6 * took)
+        for rank, batch in ((0, 0), (1, 1))
+        for stage, took in stages
+        if executor == "factored" or stage in ("sample", "extract", "train")
+    ]
+    result = trained(executor, events, tasks=2, **settings)
+    write(tmp_path, rows=[json.loads(json.dumps(result.row()))])
+    (read,), made = recorded_runs(tmp_path), run_of(result)
+    assert (read.executor, read.gpus, read.options) == (made.executor, made.gpus, made.options)
+    assert model_error([read]).rows[0].modelled_s == pytest.approx(model_error([made]).rows[0].modelled_s)
