@@ -15,6 +15,7 @@ Importing this module imports torch_geometric.
 from __future__ import annotations
 
 import copy
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as replaced
@@ -33,6 +34,7 @@ from gnnsample_lab.device.arrays import times_changed
 from gnnsample_lab.device.streams import torch_stream
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.graph import Graph
+from gnnsample_lab.graph.csc import rows_of
 from gnnsample_lab.minibatch.epoch import starts
 from gnnsample_lab.minibatch.export import filled, pyg_values, tensor
 from gnnsample_lab.minibatch.gpu.columns import MAX_BATCHES, MAX_COLUMNS, Columns, holds_edges, is_narrow
@@ -44,6 +46,10 @@ CACHE_SHARE = 0.5
 """Share of the free GPU memory that :class:`NeighborLoader` fills with features, unless a size is given."""
 SEEDS_AHEAD = 16_384
 """Seeds of the mini-batches that :class:`NeighborLoader` samples at a time on a GPU: 2 to 16 mini-batches."""
+_COMPARED_EDGES, _COMPARED_RUNS = 1 << 18, 64
+"""Edges of a sampler and its data that are compared at a time; how often at most where the two lie apart."""
+_compared: weakref.WeakKeyDictionary[Graph, tuple[Any, int]] = weakref.WeakKeyDictionary()
+"""The ``edge_index`` that a graph was compared with last, weakly, and how often that had been changed in place."""
 
 
 class GPUSampler(BaseSampler):
@@ -256,7 +262,8 @@ class NeighborLoader(PygLoader):
 
     Args:
         data: a homogeneous ``torch_geometric.data.Data``; it is not changed. ``x`` has a row for each vertex;
-            ``y`` too, unless it is of edges or, in a single row, of the graph.
+            ``y`` too, unless it is of edges or, in a single row, of the graph. As in PyG it is the loader's ``data``;
+            columns that are set, deleted or changed in place later are taken when the next iteration begins.
         num_neighbors: as in :class:`GPUSampler`.
         input_nodes: seeds: ids (which may repeat), a mask, or None for all vertices.
         replace, weight_attr: as in :class:`GPUSampler`.
@@ -265,13 +272,16 @@ class NeighborLoader(PygLoader):
         is_sorted: a hint of PyG's that changes nothing here.
         filter_per_worker: changes nothing here: there are no workers.
         neighbor_sampler: a :class:`GPUSampler` to use; ``num_neighbors``, ``replace``, ``weight_attr``, ``device`` and
-            ``seed`` are then its own.
+            ``seed`` are then its own. Its edges must be those of ``data``, which is checked: for all, or for 16 million
+            spread over the graph where ``edge_index`` lies on another device.
         input_time, time_attr, temporal_strategy, disjoint, subgraph_type, directed: not supported; only PyG's defaults
             are accepted.
         device: "auto", "cpu" or "cuda".
         seed: of the draws.
         cache_ratio, capacity_bytes: how much of ``data.x`` to keep on the GPU, rows of high out-degree first; by
-            default what fits into half of its free memory. The rest is read from pinned host memory.
+            default what fits into half of its free memory. The rest is read from pinned host memory. A change in place
+            that PyTorch does not count, of a NumPy array or through ``x.data``, is found only where it meets one of up
+            to 64 cached rows, compared when an iteration begins: ``data.x = data.x[:]`` says that rows have changed.
         kwargs: of ``NodeLoader`` and ``torch.utils.data.DataLoader``: ``batch_size``, ``shuffle`` and so on.
 
     Raises:
@@ -326,7 +336,7 @@ class NeighborLoader(PygLoader):
         optional(share, "cache_ratio", cache_ratio)
         optional(num_bytes, "capacity_bytes", capacity_bytes)
         _check_data("data", data)
-        _check_rows(data)
+        _check_rows(data, data.num_nodes)
         input_nodes = _input_nodes(input_nodes, data.num_nodes)
         kwargs["input_id"] = _input_id(kwargs.get("input_id"), input_nodes, data.num_nodes)
         if neighbor_sampler is None:
@@ -339,12 +349,8 @@ class NeighborLoader(PygLoader):
                 raise ValueError(
                     f"neighbor_sampler must sample from data, {data.num_nodes} vertices (got {sampler.num_nodes})"
                 )
-            _check_edges(sampler.sampler.graph, data.edge_index.shape[1])
+            _check_edges(sampler.sampler.graph, data.edge_index)
         _check_columns(data)  # after the sampler, which says more of its weights
-        steps: list[Callable] = [] if transform is None else [transform]
-        own = [name for name in _SAMPLED_IDS if name in data]
-        if own:
-            steps.insert(0, _Restored(own))
         self.features: CachedFeatures | None = None
         sized = cache_ratio is not None or capacity_bytes is not None
         self._cache_size = cache_ratio, capacity_bytes
@@ -356,56 +362,66 @@ class NeighborLoader(PygLoader):
             )
         if x is not None and (sized or (sampler.device == "cuda" and _is_cacheable(x))):
             self.features = CachedFeatures(_cache(x, sampler, cache_ratio, capacity_bytes))
-            steps.insert(0, self.features)
-        self._own_ids, self._given, self._seen = own, data, _columns_of(data)
         super().__init__(
-            _slim(data, sampler.device, own, without_x=self.features is not None), sampler.num_neighbors,
-            neighbor_sampler=sampler, input_nodes=input_nodes, transform=_Chain(steps) if steps else None,
+            data, sampler.num_neighbors, neighbor_sampler=sampler, input_nodes=input_nodes, transform=transform,
             transform_sampler_output=transform_sampler_output, filter_per_worker=filter_per_worker, **kwargs,
         )  # fmt: skip
-        if self.features is not None:
-            self.data.x = data.x  # for who reads the loader's data; mini-batches have the cache's rows
+        self._take()
 
-    def _filtered(self) -> Any:
-        """What mini-batches take rows of: the loader's data, without features that come from the cache."""
-        if self.features is None:
-            return self.data
-        data = copy.copy(self.data)
-        del data.x
-        return data
+    def _columns(self) -> dict[str, tuple[Any, ...]]:
+        """The columns of ``data``, topology apart, each with what tells that it was changed in place."""
+        columns: dict[str, tuple[Any, ...]] = {
+            name: (value, times_changed(value))
+            for name, value in self.data
+            if name not in ("edge_index", "num_nodes")
+        }
+        if self.features is not None and "x" in columns:
+            columns["x"] += (_some_rows(self.features.cache),)
+        return columns
 
-    def filter_fn(self, out: Any) -> Any:
-        """As PyG's, which would gather features that the cache has."""
-        whole, self.data = self.data, self._filtered()
-        try:
-            return super().filter_fn(out)
-        finally:
-            self.data = whole
+    def _take(self) -> None:
+        """Make of ``data``, as it is now, what mini-batches take rows of, and note what was seen."""
+        cached = self.features if "x" in self.data else None
+        own = [name for name in _SAMPLED_IDS if name in self.data]
+        self._slim = _slim(self.data, self.node_sampler, own, without_x=cached is not None)
+        self._own_steps: list[Callable] = [] if cached is None else [cached]
+        if own:
+            self._own_steps.append(_Restored(own))
+        self._seen = self._columns()
+
+    def _steps(self) -> list[Callable]:
+        """What is applied to each mini-batch, the caller's transform last."""
+        return self._own_steps if self.transform is None else [*self._own_steps, self.transform]
 
     def _renewed(self) -> None:
         """Take the caller's data as they are now, as PyG's loader does, which keeps them and not their columns."""
-        now, before = _columns_of(self._given), self._seen
+        data, now, before = self.data, self._columns(), self._seen
         if now.keys() == before.keys() and all(_is_same(now[name], before[name]) for name in now):
             return
-        data, sampler = self._given, self.node_sampler
-        _check_rows(data)
+        _check_rows(data, self.node_sampler.num_nodes)
         _check_columns(data)
-        if self.features is not None:
-            x = getattr(data, "x", None)
-            if x is None or not _is_cacheable(x):
+        if self.features is not None and "x" in data and not _is_same(now["x"], before.get("x")):
+            if not _is_cacheable(data.x):
                 raise TypeError(
-                    f"data.x must stay rows of float32 or float16: they are cached (got {checks.shown(x)})"
+                    f"data.x must stay rows of float32 or float16: they are cached (got {checks.shown(data.x)})"
                 )
-            if not _is_same(now["x"], before["x"]):
-                self.features.cache = _cache(x, sampler, *self._cache_size)
-        self.data = _slim(data, sampler.device, self._own_ids, without_x=self.features is not None)
-        if self.features is not None:
-            self.data.x = data.x
-        self._seen = now
+            self.features.cache = _cache(data.x, self.node_sampler, *self._cache_size)
+        self._take()
+
+    def __call__(self, index: Any) -> Any:
+        """As PyG's: the mini-batch around the input nodes at ``index``, ``int64[n]`` or a list."""
+        self._renewed()
+        return super().__call__(index)
+
+    def filter_fn(self, out: Any) -> Any:
+        """As PyG's, which would gather features that the cache has."""
+        loader = copy.copy(self)  # transforms that read the data of this one see the caller's
+        loader.data, loader.transform = self._slim, _Chain(self._steps())
+        return super(NeighborLoader, loader).filter_fn(out)
 
     def __iter__(self) -> Iterator[Any]:
         self._renewed()
-        order, fields = _order_of(self.sampler), _fields_of(self._filtered())
+        order, fields = _order_of(self.sampler), _fields_of(self._slim)
         usual = (
             type(self.batch_sampler) is torch.utils.data.BatchSampler and type(self.node_sampler) is GPUSampler
             and self.transform_sampler_output is None and not self.filter_per_worker and not self.pin_memory
@@ -414,9 +430,11 @@ class NeighborLoader(PygLoader):
         )  # fmt: skip
         if not usual or order is None or fields is None:
             return super().__iter__()
-        return self._ahead(order, fields)
+        return self._ahead(order, fields, self._steps())
 
-    def _ahead(self, order: Callable[[], Iterator[Any]], fields: _Fields) -> Iterator[Any]:
+    def _ahead(
+        self, order: Callable[[], Iterator[Any]], fields: _Fields, steps: list[Callable]
+    ) -> Iterator[Any]:
         torch.empty((), dtype=torch.int64).random_(
             generator=self.generator
         )  # as every iterator of a DataLoader does
@@ -426,7 +444,6 @@ class NeighborLoader(PygLoader):
         input_id = index if self.input_data.input_id is None else self.input_data.input_id[index]
         count, unused = len(self), deque[int]()
         ahead = max(2, min(MAX_BATCHES, SEEDS_AHEAD // size)) if sampler.device == "cuda" else 1
-        steps = self.transform.steps if isinstance(self.transform, _Chain) else [self.transform or _same]
         columns = None
         if ahead > 1:
             with torch_stream():
@@ -463,7 +480,7 @@ class NeighborLoader(PygLoader):
                 sizes = [min(place.stop, len(input_id)) - place.start for place in places]
                 distinct = [batch.level_sizes[0] == size for batch, size in zip(batches, sizes, strict=True)]
                 x_of: Iterator[Any] | None = None
-                if self.features is not None and steps[0] is self.features:
+                if self.features is not None and steps and steps[0] is self.features:
                     with torch_stream():
                         x_of = self.features.each(
                             [batch.node_ids for batch, plain in zip(batches, distinct, strict=True) if plain]
@@ -523,13 +540,40 @@ def _input_id(ids: Any, nodes: Any, num_nodes: int) -> Any:
     return tensor(found)
 
 
-def _check_edges(graph: Graph, num_edges: int) -> None:
-    """ValueError where a sampler's edge ids are not columns of the data's ``edge_index``."""
-    ids = graph.edge_ids
+def _check_edges(graph: Graph, edge_index: Any) -> None:
+    """ValueError where a sampler's edge ids are not columns of the data's ``edge_index`` that hold its edges."""
+    ids, num_edges = graph.edge_ids, edge_index.shape[1]
     most = graph.num_edges if ids is None else 1 + int(ids.max()) if len(ids) else 0
     if most > num_edges or (ids is None and most != num_edges):
         raise ValueError(
             f"neighbor_sampler must sample from data, {num_edges} edges (got one of a graph with {most} or more)"
+        )
+    known, times = _compared.get(graph, (None, 0))
+    if known is not None and known() is edge_index and times == times_changed(edge_index):
+        return
+    columns = edge_index if isinstance(edge_index, torch.Tensor) else tensor(edge_index)
+    begins = range(0, graph.num_edges, _COMPARED_EDGES)
+    if graph.device != columns.device.type:  # all of them would have to cross the bus
+        begins = begins[:: 1 + len(begins) // _COMPARED_RUNS]
+    with torch_stream():
+        for begin in begins:
+            _check_run(graph, slice(begin, min(begin + _COMPARED_EDGES, graph.num_edges)), columns)
+    _compared[graph] = weakref.ref(edge_index), times_changed(edge_index)
+
+
+def _check_run(graph: Graph, run: slice, edge_index: Any) -> None:
+    """As :func:`_check_edges`, for the edges at some positions of the graph; torch's current stream is CuPy's."""
+    ids = torch.arange(run.start, run.stop) if graph.edge_ids is None else tensor(graph.edge_ids[run])
+    ids = ids.to(edge_index.device)
+    sources, targets = tensor(graph.indices[run]), tensor(rows_of(graph.indptr, run.start, run.stop))
+    edges = torch.stack([sources.long(), targets]).to(edge_index.device)
+    found = edge_index[:, ids].long()
+    differ = (found != edges).any(0).nonzero()
+    if len(differ):
+        first = int(differ[0])
+        raise ValueError(
+            f"neighbor_sampler must sample from data: column {int(ids[first])} of data.edge_index must be its edge "
+            f"{edges[:, first].tolist()} (got {found[:, first].tolist()}); make it of data, GPUSampler(data, ...)"
         )
 
 
@@ -541,7 +585,7 @@ def _check_data(name: str, data: Any) -> None:
         raise ValueError(f"{name} must have an edge_index (got none)")
 
 
-def _check_rows(data: Any) -> None:
+def _check_rows(data: Any, num_nodes: int) -> None:
     """ValueError where features or labels have not one row per vertex: PyG would hand them out whole.
 
     Labels may also be of edges, a row each, or of the graph, in a single row.
@@ -552,13 +596,13 @@ def _check_rows(data: Any) -> None:
             continue
         axis = data.__cat_dim__(name, value)
         rows = value.shape[axis] if isinstance(axis, int) else 1  # of the graph, says a class of the user's
-        if rows != data.num_nodes and rows not in others:
-            raise ValueError(f"data.{name} must have one row per vertex, {data.num_nodes} (got {rows})")
+        if rows != num_nodes and rows not in others:
+            raise ValueError(f"data.{name} must have one row per vertex, {num_nodes} (got {rows})")
 
 
 def _check_columns(data: Any) -> None:
     """TypeError where a column has an entry per vertex or edge and is nothing that PyG takes rows of."""
-    for name, value in data.to_dict().items():
+    for name, value in data:  # to_dict() has private ones, too
         is_list = isinstance(value, (list, tuple))
         if not is_list and (not isinstance(value, np.ndarray) or _is_torchs(value.dtype)):
             continue
@@ -652,7 +696,7 @@ def _fields_of(data: Any) -> _Fields | None:
     by_node: dict[str, Any] = {}
     by_edge: dict[str, Any] = {}
     rest: dict[str, Any] = {}
-    for name, value in data.to_dict().items():
+    for name, value in data:
         if name in ("edge_index", "num_nodes", "batch", "seed_time"):  # PyG leaves the last two empty
             continue
         rows = by_node if data.is_node_attr(name) else by_edge if data.is_edge_attr(name) else rest
@@ -672,10 +716,6 @@ _TOPOLOGY = (
     "num_sampled_edges",
 )
 """What a mini-batch has of its own, whatever the graph calls its columns."""
-
-
-def _same(data: Any) -> Any:
-    return data
 
 
 class _Chain:
@@ -749,17 +789,17 @@ def _is_cacheable(x: Any) -> bool:
     )
 
 
-def _columns_of(data: Data) -> dict[str, tuple[Any, int]]:
-    """The data's columns, topology apart, each with how often it was changed in place, where that is counted."""
-    return {
-        name: (value, times_changed(value))
-        for name, value in data.to_dict().items()
-        if name not in ("edge_index", "num_nodes")
-    }
+def _is_same(now: tuple[Any, ...], before: tuple[Any, ...] | None) -> bool:
+    """Whether a column is the one that was seen before, and unchanged."""
+    return before is not None and now[0] is before[0] and now[1:] == before[1:]
 
 
-def _is_same(now: tuple[Any, int], before: tuple[Any, int]) -> bool:
-    return now[0] is before[0] and now[1] == before[1]
+def _some_rows(cache: FeatureCache) -> bytes:
+    """Up to 64 cached rows, spread over the table, as the host has them now; bytes, since NaN equals nothing."""
+    if cache.on_device:  # nothing is kept apart
+        return b""
+    every = 1 + len(cache.cached_ids) // 64
+    return bytes(cache.table[cache.cached_ids[::every]].tobytes())
 
 
 def _cache(x: Any, sampler: GPUSampler, ratio: float | None, capacity_bytes: int | None) -> FeatureCache:
@@ -769,10 +809,10 @@ def _cache(x: Any, sampler: GPUSampler, ratio: float | None, capacity_bytes: int
     return FeatureCache(x, degrees, ratio=ratio, capacity_bytes=capacity_bytes, device=sampler.device)
 
 
-def _slim(data: Data, device: str, own: list[str], without_x: bool) -> Data:
+def _slim(data: Data, sampler: GPUSampler, own: list[str], without_x: bool) -> Data:
     """``data`` as the loader filters it: on the device, columns ``own`` aside, and without what others provide."""
     slim = copy.copy(data)
-    slim.num_nodes = data.num_nodes
+    slim.num_nodes = sampler.num_nodes  # which PyG guesses where x was deleted
     if without_x:
         del slim.x
     for name in own:
@@ -780,10 +820,10 @@ def _slim(data: Data, device: str, own: list[str], without_x: bool) -> Data:
         del slim[name]
     cut = copy.copy(slim)
     cut.edge_index = data.edge_index[:, :0]
-    if {*data.edge_attrs(), *cut.edge_attrs()} <= {"edge_index"}:
+    if {*slim.edge_attrs(), *cut.edge_attrs()} <= {"edge_index"}:
         # PyG replaces it by the sample's, and asks it for its device and for which columns have a row per edge.
         slim = cut
-    return slim if device == "cpu" else slim.to(device)
+    return slim if sampler.device == "cpu" else slim.to(sampler.device)
 
 
 __all__ = ["CachedFeatures", "GPUSampler", "NeighborLoader"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import runpy
 from dataclasses import replace
@@ -16,13 +17,14 @@ import gnnsample_lab as lab
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-from torch_geometric.data import Data  # noqa: E402
+from torch_geometric.data import Batch, Data  # noqa: E402
 from torch_geometric.loader import NeighborLoader as PygLoader  # noqa: E402
 from torch_geometric.loader import NodeLoader  # noqa: E402
 from torch_geometric.nn import GraphSAGE  # noqa: E402
 from torch_geometric.sampler import NodeSamplerInput  # noqa: E402
 from torch_geometric.sampler.base import SubgraphType  # noqa: E402
 
+from gnnsample_lab import pyg  # noqa: E402
 from gnnsample_lab.pyg import CachedFeatures, GPUSampler, NeighborLoader  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -101,9 +103,35 @@ def test_the_exchanged_loader_yields_the_same_fields(data, cache, device):
 def test_the_loader_keeps_no_edges_of_its_own_where_none_are_asked_for(data):
     bare = Data(edge_index=data.edge_index, x=data.x, y=data.y)
     loader = NeighborLoader(bare, [4, 3], torch.arange(50), batch_size=25, device="cpu")
-    assert loader.data.edge_index.shape == (2, 0)
+    assert loader._slim.edge_index.shape == (2, 0)
     for batch in loader:
         check_batch(batch, data, [4, 3])
+
+
+PYGS_WAY = {"transform_sampler_output": lambda output: output}
+"""Mini-batches with these options are made one by one, by ``filter_fn``."""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options", [{}, {"cache_ratio": 0.5}, PYGS_WAY], ids=["ahead", "cached", "pyg"])
+def test_the_loaders_data_are_the_callers(data, options, device):
+    """A full batch over ``loader.data`` has all edges, in a transform too, and ids under their own names."""
+    given = Data(
+        edge_index=data.edge_index, x=data.x, y=data.y, n_id=torch.arange(400), e_id=torch.arange(3000)
+    )
+    before, seen = given.to_dict(), []
+
+    def look(batch: Any) -> Any:
+        seen.append(loader.data)
+        return batch
+
+    for mine in (given, Data(edge_index=data.edge_index, x=data.x)):
+        loader = NeighborLoader(mine, [4, 3], batch_size=200, device=device, transform=look, **options)
+        assert loader.data is mine and loader.transform is look
+        assert len(list(loader)) == 2 and all(found is mine for found in seen)
+        seen.clear()
+    now = given.to_dict()
+    assert now.keys() == before.keys() and all(now[name] is before[name] for name in now)
 
 
 def test_every_call_draws_afresh_and_the_seed_repeats_it(data):
@@ -325,6 +353,44 @@ def test_a_sampler_of_another_graph_is_refused(data):
             NeighborLoader(on, [2], neighbor_sampler=GPUSampler(of, [2], device="cpu"))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_sampler_of_the_same_edges_in_another_order_is_refused(data, monkeypatch, known, device):
+    """Its mini-batches would carry attributes of other edges; wherever the edges lie, and whichever differs."""
+    monkeypatch.setattr(pyg, "_COMPARED_EDGES", 700)
+    graph = lab.Graph.from_pyg(data)
+    own = data if known else replace(graph, edge_ids=None).to_pyg()
+    sampler = GPUSampler(graph if known else replace(graph, edge_ids=None), [3], device=device)
+    message = (
+        r"neighbor_sampler must sample from data: column \d+ of data.edge_index must be its edge \[.*got \["
+    )
+    for edge_index in (own.edge_index, own.edge_index.int(), own.edge_index.numpy()):
+        mine = Data(edge_index=edge_index, num_nodes=data.num_nodes)
+        NeighborLoader(mine, [3], neighbor_sampler=sampler)
+        for column in (0, 1500, 2999):
+            mine.edge_index = copy.deepcopy(edge_index)
+            mine.edge_index[0, column] = (mine.edge_index[0, column] + 1) % data.num_nodes
+            with pytest.raises(ValueError, match=message):
+                NeighborLoader(mine, [3], neighbor_sampler=sampler)
+    other = graph.to_pyg() if known else data
+    with pytest.raises(ValueError, match=message):
+        NeighborLoader(other, [3], neighbor_sampler=sampler)
+
+
+def test_edges_are_compared_once_for_a_sampler(data, monkeypatch):
+    """Loaders for training and for validation share one; edges that were changed since are compared again."""
+    mine = data.clone()
+    sampler = GPUSampler(lab.Graph.from_pyg(mine), [3], device="cpu")
+    runs, compare = [], pyg._check_run
+    monkeypatch.setattr(pyg, "_check_run", lambda *args: (runs.append(args), compare(*args)))
+    for given in (mine, mine, copy.copy(mine)):
+        NeighborLoader(given, [3], neighbor_sampler=sampler)
+    assert len(runs) == 1
+    mine.edge_index[0, 5] += 1 if mine.edge_index[0, 5] == 0 else -1
+    with pytest.raises(ValueError, match="column 5 of data.edge_index must be its edge"):
+        NeighborLoader(mine, [3], neighbor_sampler=sampler)
+
+
 @pytest.mark.parametrize("seeds", [torch.arange(10), list(range(10)), None, "mask"], ids=str)
 def test_ids_of_the_seeds_are_one_for_each(data, seeds):
     seeds = data.train_mask if isinstance(seeds, str) else seeds
@@ -482,6 +548,47 @@ def test_data_with_ids_of_its_own_keeps_them_and_its_rows(data, device, repeated
         assert batch.batch is None
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options", [{}, {"cache_ratio": 0.5}, PYGS_WAY], ids=["ahead", "cached", "pyg"])
+def test_ids_of_the_data_come_and_go_as_in_pyg(data, options, device):
+    """Set and deleted after the loader was made, on the data or on ``loader.data``."""
+    mine = Data(edge_index=data.edge_index, x=data.x)
+    loader = NeighborLoader(mine, [4, 3], batch_size=200, device=device, **options)
+    for holder in (mine, loader.data):
+        for nodes, edges in ((1000, 5000), (1000, 0), (0, 5000), (0, 0)):
+            for name, first, count in (("n_id", nodes, 400), ("e_id", edges, 3000)):
+                if first:
+                    holder[name] = torch.arange(first, first + count)
+                elif name in holder:
+                    del holder[name]
+            for batch in (*loader, loader(torch.arange(7))):
+                n_id, e_id = batch.n_id.cpu() - nodes, batch.e_id.cpu() - edges
+                assert torch.equal(batch.x.cpu(), data.x[n_id])
+                assert torch.equal(data.edge_index[:, e_id], n_id[batch.edge_index.cpu()])
+
+
+def test_an_epoch_under_way_keeps_the_ids_that_it_began_with(data):
+    mine = Data(edge_index=data.edge_index, x=data.x)
+    loader = NeighborLoader(mine, [3], batch_size=100, device="cpu")
+    plain = iter(loader)
+    mine.n_id = torch.arange(1000, 1400)
+    assert next(iter(loader)).n_id[:2].tolist() == [1000, 1001]
+    assert next(plain).n_id[:2].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_data_of_a_loader_are_emptied_as_pygs_example_does(data, device):
+    """``examples/reddit.py``: of its mini-batches only ids and edges are read."""
+    loader = NeighborLoader(copy.copy(data), [-1], batch_size=100, device=device, cache_ratio=0.5)
+    del loader.data.x, loader.data.y
+    loader.data.num_nodes = data.num_nodes
+    loader.data.n_id = torch.arange(data.num_nodes)
+    for batch in loader:
+        assert "x" not in batch and "y" not in batch
+        edges = batch.n_id[batch.edge_index].cpu()
+        assert torch.equal(data.edge_index[:, batch.e_id.cpu()], edges)
+
+
 def test_a_column_without_rows_is_kept_as_it_is(data):
     given = Data(edge_index=data.edge_index, x=data.x, nothing=torch.empty(0, 3))
     assert all(
@@ -636,6 +743,63 @@ def test_the_loader_sees_what_becomes_of_its_data(data, cache):
         mine.x = mine.x.double()
         with pytest.raises(TypeError, match="data.x must stay rows of float32 or float16"):
             next(iter(loader))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options", [{}, PYGS_WAY], ids=["ahead", "pyg"])
+def test_features_set_on_the_loaders_data_are_cached_anew(data, options, device):
+    mine = data.clone()
+    mine.edge_index = data.edge_index % 399  # without x PyG would guess that there are 399 vertices
+    loader = NeighborLoader(mine, [3], batch_size=200, device=device, cache_ratio=0.5, **options)
+    for x in (data.x + 7, None, data.x[:, :2] * 2):
+        if x is None:
+            del loader.data.x
+        else:
+            loader.data.x = x
+        for batch in loader:
+            assert "x" not in batch if x is None else torch.equal(batch.x.cpu(), x[batch.n_id.cpu()])
+            assert torch.equal(batch.y.cpu(), data.y[batch.n_id.cpu()])
+    assert loader.features.stats.hits > 0
+    loader.data.x = data.x.double()
+    with pytest.raises(TypeError, match="data.x must stay rows of float32 or float16"):
+        next(iter(loader))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("ratio", [0.5, 1.0])
+@pytest.mark.parametrize("kind", ["numpy", "x.data"])
+def test_cached_rows_follow_a_change_that_torch_does_not_count(data, kind, ratio, device):
+    """Or a mini-batch would have rows of two tables. NaN, which equals nothing, is no change."""
+    mine = data.clone()
+    mine.x[:, 0] = np.nan
+    if kind == "numpy":
+        mine.x = mine.x.numpy()
+    loader = NeighborLoader(mine, [-1], batch_size=400, device=device, cache_ratio=ratio)
+    cache = loader.features.cache
+    next(iter(loader))
+    assert loader.features.cache is cache
+    if kind == "numpy":
+        mine.x.fill(3)
+    else:
+        mine.x.data.fill_(3)
+    for batch in loader:
+        assert (batch.x == 3).all()
+    mine.x[0] = 4  # one row of 400 may be overlooked
+    mine.x = mine.x[:]
+    batch = next(iter(loader))
+    assert (batch.x[batch.n_id == 0] == 4).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("features", [{}, {"x": torch.rand(30, 2)}], ids=["bare", "x"])
+def test_a_batch_of_graphs_is_data_like_any(features, device):
+    """Its private columns, such as the number of vertices of each graph, are nobody's rows."""
+    edge_index = torch.randint(0, 30, (2, 100), generator=torch.Generator().manual_seed(0))
+    graphs = Batch.from_data_list([Data(edge_index=edge_index, num_nodes=30, **features)] * 2)
+    for batch in NeighborLoader(graphs, [2], batch_size=20, device=device):
+        edges = batch.n_id[batch.edge_index].cpu()
+        assert torch.equal(graphs.edge_index[:, batch.e_id.cpu()], edges)
+        assert not features or torch.equal(batch.x.cpu(), graphs.x[batch.n_id.cpu()])
 
 
 @pytest.mark.parametrize("order", ["random", "sequential"])
