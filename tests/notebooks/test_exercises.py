@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gnnsample_widgets import exercises
+from gnnsample_widgets import CacheExplorer, IndexExplorer, exercises
 
 import gnnsample_lab as lab
 from gnnsample_lab.compute.aggregation.bound import RTX_3090, aggregation_bound_us
 from gnnsample_lab.features.ranking.footprint import Footprint
 from gnnsample_lab.sampling.explain import reads, threads
 from tests.notebooks import mistakes, solved, test_exercises_04
-from tests.notebooks.answers import At, check_answers, small_twin
+from tests.notebooks.answers import At, at, check_answers, given, small_twin
 
 CHECKERS = {checker.__name__: checker for checkers in exercises.ALL.values() for checker in checkers}
 COMPILED = {case[0].__name__: (case[1], case[2]) for case in test_exercises_04.CASES}
@@ -37,7 +37,7 @@ def test_every_exercise_has_right_wrong_and_blank_answers() -> None:
 def ready(answer: Any) -> Any:
     """Vertices that the table names by how many neighbours they have, found on the graph."""
     if isinstance(answer, At) and isinstance(answer.moved.get("seed_vertex"), str):
-        wanted = {"one neighbour": 1, "six neighbours": 6}[answer.moved["seed_vertex"]]
+        wanted = {"one neighbour": 1, "three neighbours": 3, "six neighbours": 6}[answer.moved["seed_vertex"]]
         vertex = int(np.flatnonzero(np.asarray(small_twin().in_degrees()) == wanted)[0])
         return At(answer.kind, {**answer.moved, "seed_vertex": vertex})
     return answer
@@ -66,6 +66,156 @@ def test_feedback_escapes_what_the_learner_wrote() -> None:
     reply = exercises.same_sample({"<b>"})
     assert "&lt;b&gt;" in reply._repr_html_() and "<b>" in repr(reply)
     assert not exercises.race(...) and "Not answered yet" in exercises.race(...)._repr_html_()
+
+
+# ---- the reason of a praise is that of the state --------------------------------------------------------------------
+
+ONE_GPU = {"gpus": 1, "host_percent": 0, "extract_percent": 100}
+REASONS: list[tuple[str, At, str, str]] = [
+    (
+        "rule_is_beaten",
+        at("PipelineExplorer", gpus=8, k_tenths=15, host_percent=0),
+        "rounding 3.20 up takes a trainer too many away",
+        "the link",
+    ),
+    (
+        "rule_is_beaten",
+        at("PipelineExplorer", gpus=8, k_tenths=20, extract_percent=100, host_percent=30, capacity=64),
+        "the trainers share the link to the host, so that a trainer more gains less",
+        "rounding",
+    ),
+    (
+        "rule_is_beaten",
+        at("PipelineExplorer", gpus=6, k_tenths=5, extract_percent=70, spread_percent=130, host_percent=0,
+           synchronous=True),
+        "Here they vary",
+        "rounding",
+    ),
+    (
+        "overlap_gains",
+        at("PipelineExplorer", **ONE_GPU, k_tenths=2, beside_tenths=50, demand_percent=0),
+        "the longest, 10 ms, run the two others, 2 and 10 ms: no less in all, and there is room",
+        "three stages",
+    ),
+    (
+        "overlap_gains",
+        at("PipelineExplorer", **ONE_GPU, k_tenths=10, beside_tenths=10, demand_percent=60),
+        "although sampling and training slow each other down",
+        "there is room",
+    ),
+    (
+        "overlap_gains",
+        at("PipelineExplorer", gpus=6, k_tenths=7, extract_percent=15, beside_tenths=20, spread_percent=100,
+           demand_percent=30, host_percent=10, capacity=2, synchronous=True),
+        "It is more than that",
+        "no less in all",
+    ),
+    (
+        "nothing_to_share",
+        at("ThreadsExplorer", app="DeepWalk", where="the loaded one", step=1),
+        "one draw a list",
+        "but sorting",
+    ),
+    ("nothing_to_share", at("ThreadsExplorer", width=4), "512 draws read 39 lists, but sorting", "one draw a list"),
+    (
+        "every_neighbour",
+        at("SampleExplorer", seed_vertex="three neighbours", fanout_1=6),
+        "whatever the random seed",
+        "by luck",
+    ),
+    (
+        "every_neighbour",
+        at("SampleExplorer", seed_vertex="three neighbours", fanout_1=6, replace=True, seed=1),
+        "but by luck",
+        "whatever the random seed",
+    ),
+    (
+        "nearer_and_dearer",
+        at("MatchExplorer", grouping="by degree", batch_size=64, seed=69, cache_percent=30),
+        "Without the cache, reordering would not copy more",
+        "smaller batch",
+    ),
+    (
+        "nearer_and_dearer",
+        at("MatchExplorer", grouping="by degree", batch_size=32, seed=7),
+        "divides by the smaller batch",
+        "cache",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "answer", "reason", "other"), REASONS)
+def test_a_right_answer_is_given_the_reason_of_its_state(
+    name: str, answer: At, reason: str, other: str
+) -> None:
+    reply = CHECKERS[name](given(ready(answer)))
+    assert reply.state == "right" and reason in reply.text and other not in reply.text, reply
+
+
+@pytest.mark.parametrize(
+    ("batch", "fanout_2", "reason"),
+    [(256, 10, "go for counters"), (4096, 1, "go for passes"), (4096, 2, "both together")],
+)
+def test_the_part_of_a_sort_that_is_named_outweighs_sampling(batch: int, fanout_2: int, reason: str) -> None:
+    """Counters where pairs are few for the graph, passes where draws are few for the pairs."""
+    ends = np.arange(70_000)
+    sources = np.concatenate([(ends + k) % len(ends) for k in range(1, 9)])
+    graph = lab.Graph.from_edges(sources, np.tile(ends, 8))
+    explorer = IndexExplorer(graph, device="cpu", raise_errors=True)
+    explorer.set(batch=batch, fanout_1=8, fanout_2=fanout_2)
+    reply = exercises.sorting_costs_more(explorer)
+    assert reply and reason in reply.text, reply
+
+
+def test_a_pipeline_that_nothing_slows_down_is_short() -> None:
+    few = at("PipelineExplorer", gpus=5, k_tenths=30, extract_percent=85, beside_tenths=15, demand_percent=40,
+             host_percent=10, capacity=2)  # fmt: skip
+    reply = exercises.overlap_gains(given(few))
+    assert reply.state == "wrong" and "no stage slows another down" in reply.text, reply
+
+
+def test_a_share_is_not_called_more_than_it_is() -> None:
+    trace = (
+        lab.NeighborSampler(small_twin(), [10, 5], strategy="persistent", device="cpu", trace=True)
+        .sample(np.arange(1024))
+        .trace
+    )
+    share = trace.hops.preprocess_us[0] / (trace.hops.preprocess_us[0] + trace.hops.kernel_us[0])
+    reply = exercises.preprocessing_share(float(share), trace)
+    assert reply and share < 0.8 and "nearly all" not in reply.text, reply
+
+
+def test_a_batch_at_the_bound_is_not_explained() -> None:
+    batch = lab.NeighborSampler(small_twin(), [5], device="cpu").sample(np.arange(4))
+    reply = exercises.largest_frontiers(lambda b, f, n: mistakes.bounds(b, f, n), batch)
+    assert reply.text.endswith("Your batch has [4] of at most [4]."), reply
+
+
+def test_the_smallest_cache_has_no_smaller_one() -> None:
+    hub = lab.Graph.from_edges(np.zeros(70_000, dtype=np.int64), np.arange(70_000))  # all read vertex 0
+    explorer = CacheExplorer(hub, device="cpu", raise_errors=True, ratio_percent=1, num_train=512)
+    reply = exercises.half_of_the_reads(explorer)
+    assert reply and "next smaller" not in reply.text, reply
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "fraction"),
+    [
+        ("taken_for_new", {1.7, 31.7, 32.7}, ""),
+        ("lost_with_the_ticket", [14.2, 23, 33], "14.2"),
+        ("claiming_lanes", np.array([9.5, 11, 15, 23]), "9.5"),
+        ("long_way", [6.5, 13, 20, 0], "6.5"),
+        ("right_by_luck", [1.5, 2, 3, 1, 2, 3], "1.5"),
+        ("race", (1.1, 1, 0, 2, 2, 0), "1.1"),
+        ("relabelled", lambda ids: [v + 0.5 for v in mistakes.first_come(ids)], "0.5"),
+        ("scheduled", lambda pairs: [(s, v + 0.5) for s, v in mistakes.by_transit(pairs)], "1.5"),
+        ("second_frontier", lambda frontier, picks: np.union1d(frontier, picks) + 0.5, "0.5"),
+        ("mended", lambda degrees: lab.reorder(degrees) + 0.5, "0.5"),
+    ],
+)
+def test_fractions_are_no_ids(name: str, answer: Any, fraction: str) -> None:
+    reply = CHECKERS[name](answer)
+    assert reply.state == "wrong" and f"{fraction} is no whole number" in reply.text, reply
 
 
 # ---- the answers agree with the library -----------------------------------------------------------------------------

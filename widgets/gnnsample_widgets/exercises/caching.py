@@ -139,10 +139,10 @@ def half_of_the_reads(answer: Any) -> Feedback:
     enough = [ratio for ratio in offered if rates[ratio] >= 0.5]
     at = state["ratio_percent"]
     if at == enough[0]:
+        smaller = "No policy can do it with the next smaller cache; " if at > offered[0] else ""
         return right(
             f"{at} % of the rows serve {percent(rates[at])} of the reads, so that half of the bytes need not "
-            f"travel. No "
-            "policy can do it with the next smaller cache; Degree serves "
+            f"travel. {smaller}Degree serves "
             f"{percent(made['rates'][made['hotness']['degree'].label][at])} with this one."
         )
     if rates[at] >= 0.5:

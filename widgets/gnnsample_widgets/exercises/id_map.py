@@ -7,7 +7,7 @@ from typing import Any
 import gnnsample_lab as lab
 
 from ..explorers.sampling.id_map import faulty_ids
-from ..lesson.feedback import Feedback, as_ids, exercise, is_nothing, right, wrong
+from ..lesson.feedback import Feedback, as_ids, exercise, is_nothing, right, whole, wrong
 from .stepping import culprits
 from .trying import results_of
 
@@ -18,7 +18,7 @@ SLOTS = 7
 def long_way(answer: Any) -> Feedback:
     """At most four ids for a table of SLOTS slots, home ``id % SLOTS``: the last makes three probes though no other id
     shares its home."""
-    ids = [int(v) for v in answer]
+    ids = [whole(v) for v in answer]
     if len(ids) > 4 or len(set(ids)) < len(ids) or min(ids) < 0:
         return wrong("At most four ids, all different, none below 0.")
     last = lab.fill_steps(ids, SLOTS)[-1]
@@ -40,7 +40,7 @@ def long_way(answer: Any) -> Feedback:
 def right_by_luck(answer: Any) -> Feedback:
     """Ids, three different ones at least, that the rule as printed (assign when the flag is False) numbers
     rightly."""
-    ids = [int(v) for v in answer]
+    ids = [whole(v) for v in answer]
     if len(set(ids)) < 3:
         return wrong("Three different ids at least.")
     steps = lab.fill_steps(ids, 2 * len(set(ids)) + 1, polarity="printed")
@@ -62,7 +62,7 @@ def right_by_luck(answer: Any) -> Feedback:
 @exercise("Give a list in which 0, 1 and 2 stand twice each, such as [0, 1, 2, 0, 1, 2].")
 def race(answer: Any) -> Feedback:
     """An order in which three threads read the counter and add to it, so that two different local ids come out."""
-    order = [int(thread) for thread in answer]
+    order = [whole(thread) for thread in answer]
     if sorted(order) != [0, 0, 1, 1, 2, 2]:
         return wrong("Each of the threads 0, 1 and 2 stands there twice: first it reads, then it adds.")
     counter, local = 0, {}
@@ -128,7 +128,7 @@ def relabelled(answer: Any) -> Feedback:
         returned = answer(list(ids))
         if is_nothing(returned):
             return Feedback("blank", "The function returns nothing yet.")
-        given, expected = [int(v) for v in returned], _first_seen(ids)
+        given, expected = [whole(v) for v in returned], _first_seen(ids)
         if given == expected:
             continue
         case = f"For {ids} your function gives {given}"

@@ -150,9 +150,8 @@ def largest_frontiers(answer: Any, batch: Any = None) -> Feedback:
         return reply
     found = [picks.frontier.size for picks in batch.picks]
     most = [int(n) for n in answer(found[0], list(batch.spec.fanouts), batch.graph.num_nodes)]
-    return right(
-        f"{reply.text} Your batch has {found} of at most {most}: neighbours are shared, and leaves have few."
-    )
+    why = "" if found == most else ": vertices share neighbours, or have fewer than the fanout"
+    return right(f"{reply.text} Your batch has {found} of at most {most}{why}.")
 
 
 TABLE_1 = {
@@ -173,8 +172,8 @@ def preprocessing_share(answer: Any, trace: Any = None) -> Feedback:
     share = pre[0] / (pre[0] + kernel[0])
     if abs(given - share) < 0.006:
         return right(
-            f"{percent(share)} of {pre[0] + kernel[0]:.0f} µs: nearly all of the first hop goes by before its "
-            f"kernel starts."
+            f"{percent(share)} of {pre[0] + kernel[0]:.0f} µs: so much of the first hop goes by before its kernel "
+            f"starts."
         )
     if abs(given - sum(pre) / (sum(pre) + sum(kernel))) < 0.006:
         return wrong("That is the share over all hops. Take hop 1 alone.")

@@ -9,7 +9,7 @@ import numpy as np
 import gnnsample_lab as lab
 from gnnsample_lab.readable import percent
 
-from ..lesson.feedback import Feedback, exercise, is_nothing, right, wrong
+from ..lesson.feedback import Feedback, exercise, is_nothing, right, whole, wrong
 from .start import EDGES, small_graph
 from .trying import tried
 
@@ -178,7 +178,7 @@ def list_score(answer: Any, graph: Any = None) -> Feedback:
         returned = answer(v.copy(), d.copy(), fanout, budget)
         if is_nothing(returned):
             return Feedback("blank", "The function returns nothing yet.")
-        given = [int(u) for u in returned]
+        given = [whole(u) for u in returned]
         if len(set(given)) < len(given):
             return wrong(f"{case}: a list is there twice.")
         cost = int(ID_BYTES * d[given].sum())

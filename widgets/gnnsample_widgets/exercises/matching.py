@@ -241,6 +241,11 @@ def nearer_and_dearer(answer: Any) -> Feedback:
     loads = [made["rows"][f"match{way}{cache}"][-1] for way in ("", f", {state['method']}")]
     said = f"The sum goes from {before:.2f} to {after:.2f}, the rows copied from {loads[0]:,} to {loads[1]:,}"
     if after > before and loads[1] > loads[0]:
+        if made["rows"][f"match, {state['method']}"][-1] <= made["rows"]["match"][-1]:
+            return right(
+                f"{said}. Without the cache, reordering would not copy more: what batches share lies in the cache "
+                "already, and saves nothing a second time."
+            )
         return right(
             f"{said}. The degree divides by the smaller batch: a small batch looks near to everybody and saves few "
             "rows."

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, should_switch, trainer_time
-from gnnsample_lab.readable import percent
+from gnnsample_lab.readable import noun, number, percent
 
+from ..explorers.training.pipelines import sweep_splits
 from ..lesson.feedback import Feedback, exercise, right, wrong
 from .trying import results_of, tried
 
@@ -58,6 +60,38 @@ def samplers_of_uk(answer: Any) -> Feedback:
     )
 
 
+def _beats(rows: Mapping[int, Any], one: int, other: int) -> bool:
+    """Whether an epoch is shorter with ``one`` than with ``other`` samplers, by more than a trifle."""
+    return bool(rows[one]["without_s"] < 0.99 * rows[other]["without_s"])
+
+
+def _left_out(
+    state: Mapping[str, Any], made: Mapping[str, Any], rows: Mapping[int, Any], rule: int, best: int
+) -> str:
+    """Why the rule is beaten in this state: by its rounding, or by what its mean stage times do not tell."""
+    sample_s, extract_s, train_s = (made["times"]["apart"].mean(s) for s in ("sample", "extract", "train"))
+    share = state["gpus"] * sample_s / (sample_s + trainer_time(extract_s, train_s))
+    if best < rule and rule > share and _beats(rows, rule - 1, rule):
+        return (
+            "The ceiling is for samplers that can switch. Without switching, rounding "
+            f"{share:.2f} up takes a trainer too many away."
+        )
+    if _link_decides(state, made, rule, best):
+        follows = "a trainer more gains less" if best > rule else "extraction takes longer"
+        return (
+            "The rule counts T_s and T_t of a GPU by itself. Here the trainers share the link to the host, so that "
+            f"{follows} than it counts."
+        )
+    return "The rule counts means of stage times. Here they vary, and others wait for a slow mini-batch."
+
+
+def _link_decides(state: Mapping[str, Any], made: Mapping[str, Any], rule: int, best: int) -> bool:
+    """Whether ``best`` samplers would not beat the rule if extractions did not slow each other down."""
+    alone = dataclasses.replace(made["costs"], host_share=0.0)
+    splits = sweep_splits(made["times"], alone, state["gpus"], state["capacity"], state["synchronous"])
+    return not _beats({row["samplers"]: row for row in splits.rows}, best, rule)
+
+
 @exercise("Put the explorer in place of the dots, once it stands where you want it.")
 def rule_is_beaten(answer: Any) -> Feedback:
     """The PipelineExplorer in a state, K not 2.7, where another number of samplers than the rule's is better without
@@ -70,15 +104,17 @@ def rule_is_beaten(answer: Any) -> Feedback:
     rows = {row["samplers"]: row for row in made["splits"].rows}
     rule = next(n for n, row in rows.items() if row["chosen"])
     best = min(rows, key=lambda n: rows[n]["without_s"])
-    said = f"With K = {state['k_tenths'] / 10:g} on {state['gpus']} GPUs the rule takes {rule} samplers"
-    if rows[best]["without_s"] < 0.99 * rows[rule]["without_s"]:
+    said = f"With K = {state['k_tenths'] / 10:g} on {state['gpus']} GPUs the rule takes {rule} {noun(rule, 'sampler')}"
+    if _beats(rows, best, rule):
         return right(
             f"{said}, and {best} would end the epoch in "
-            f"{percent(rows[best]['without_s'] / rows[rule]['without_s'])} of "
-            "its time. The ceiling is for samplers that can switch; without switching, rounding up can be a "
-            "trainer too few."
+            f"{percent(rows[best]['without_s'] / rows[rule]['without_s'])} of its time. "
+            f"{_left_out(state, made, rows, rule, best)}"
         )
-    return wrong(f"{said}, and nothing is better. Where is N_g / (K + 1) only a little above a whole number?")
+    return wrong(
+        f"{said}, and nothing is better by more than 1\u00a0%. Where is N_g / (K + 1) only a little above a whole "
+        "number?"
+    )
 
 
 def _least(trainers: int, trainer_s: float, standby_s: float) -> int:
@@ -123,21 +159,51 @@ def switching_profit(answer: Any) -> Feedback:
     )
 
 
+def _where_from(stages: Sequence[float], gain: float, costs: Any) -> str:
+    """What halves the epoch, with stages of these lengths."""
+    if gain > sum(stages) / max(stages):
+        return (
+            "It is more than that: without overlap the GPUs also wait, for each other's updates or for the link to "
+            "the host, and overlap hides these waits, too."
+        )
+    first, second, longest = (number(1e3 * seconds) for seconds in sorted(stages))
+    fits = costs.demand["sample"] + costs.demand["train"] <= 1
+    return (
+        f"Beside the longest, {longest} ms, run the two others, {first} and {second} ms: no less in all"
+        + (
+            ", and there is room for them on the GPU."
+            if fits
+            else ", although sampling and training slow each other down."
+        )
+    )
+
+
+def _slowed_down(run: Any) -> bool:
+    """Whether stages took longer than they do alone."""
+    alone = sum(run.times.mean(stage) for stage in ("sample", "extract", "train")) * run.times.batches
+    return bool(sum(busy.sum() for busy in run.busy_s.values()) > 1.01 * alone)
+
+
 @exercise("Put the explorer in place of the dots, once it stands where you want it.")
 def overlap_gains(answer: Any) -> Feedback:
     """The PipelineExplorer in a state where *overlapped* takes at most half the time of *timeshared*."""
     _, made = results_of(answer, "PipelineExplorer")
     serial, overlapped = (made["runs"][name].epoch_s for name in ("timeshared", "overlapped"))
-    times = made["times"]["together"]
+    times, gain = made["times"]["together"], serial / overlapped
     stages = [times.mean(stage) for stage in ("sample", "extract", "train")]
-    said = f"The epoch is {serial / overlapped:.2f} times as fast; the ceiling is {sum(stages) / max(stages):.2f}"
-    if serial >= 2 * overlapped:
+    ceiling = sum(stages) / max(stages)
+    said = f"The epoch is {gain:.2f} times as fast; the ceiling is {ceiling:.2f}"
+    if gain >= 2:
         return right(
-            f"{said}, the sum of the stages over the longest. It takes three stages of about one length, and each "
-            "of them has to leave most of the GPU to the others."
+            f"{said}, the sum of the stages over the longest. {_where_from(stages, gain, made['costs'])}"
         )
-    if sum(stages) < 2 * max(stages):
+    if ceiling < 2:
         return wrong(f"{said}: no overlap can halve it. Make the stages of about one length.")
+    if not _slowed_down(made["runs"]["overlapped"]):
+        return wrong(
+            f"{said}, and no stage slows another down. Each GPU fills its pipeline and empties it: raise the ceiling, "
+            "or give a GPU more of the mini-batches."
+        )
     return wrong(f"{said}. What keeps it below: how busy is the GPU, or the link, with one stage alone?")
 
 

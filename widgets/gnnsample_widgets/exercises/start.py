@@ -177,6 +177,12 @@ def every_neighbour(answer: Any) -> Feedback:
         return wrong(
             f"Vertex {v:,} has {len(there)} neighbours. Find one with three at least: g.in_degrees()."
         )
+    if picked == there and (state["replace"] or state["fanout_1"] < len(_sources(graph, v))):
+        return right(
+            f"Vertex {v:,} has {len(there)} neighbours and hop 1 picks all of them, but by luck: another random seed "
+            "may leave some out. What leaves nothing to chance is a fanout no smaller than the degree, without "
+            "replacement."
+        )
     if picked == there:
         return right(
             f"Vertex {v:,} has {len(there)} neighbours and hop 1 picks all of them: where the fanout is no smaller "

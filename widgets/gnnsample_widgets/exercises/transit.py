@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from gnnsample_lab.readable import percent
+import numpy as np
 
-from ..lesson.feedback import Feedback, as_number, exercise, is_nothing, right, wrong
+from gnnsample_lab.readable import noun, percent
+
+from ..lesson.feedback import Feedback, as_number, exercise, is_nothing, right, whole, wrong
 from .stepping import recorded, sectors_of
 from .trying import results_of, tried
 
@@ -18,14 +21,19 @@ def nothing_to_share(answer: Any) -> Feedback:
     if state["roots"] < 32:
         return wrong("With so few roots it is chance. Take 32 at least.")
     sample, transit = (made["sectors"][f"{scheme}-parallel"] for scheme in ("sample", "transit"))
+    said = f"{sample} sectors sample-parallel, {transit} transit-parallel"
     if transit >= sample:
+        drawn = made["threads_of"][0].transit
+        draws, lists = np.count_nonzero(drawn >= 0), len(np.unique(drawn[drawn >= 0]))
+        if lists == draws:
+            return right(f"{said}: one draw a list. What has been sorted has nothing in common.")
         return right(
-            f"{sample} sectors sample-parallel, {transit} transit-parallel: one draw a list, and hardly two samples "
-            "at one transit. What has been sorted has nothing in common."
+            f"{said}. {draws:,} draws read {lists:,} {noun(lists, 'list')}, but sorting brings no more "
+            "reads of one sector into one warp than were there before."
         )
     return wrong(
-        f"{sample} sectors sample-parallel, {transit} transit-parallel: something is shared. Who reads one list "
-        "more than once: several samples, or several draws of one sample?"
+        f"{said}: something is shared. Who reads one list more than once: several samples, or several draws "
+        "of one sample?"
     )
 
 
@@ -40,7 +48,7 @@ def scheduled(answer: Any) -> Feedback:
         returned = answer(list(pairs))
         if is_nothing(returned):
             return Feedback("blank", "The function returns nothing yet.")
-        given = [(int(s), int(v)) for s, v in returned]
+        given = [(whole(s), whole(v)) for s, v in returned]
         expected = sorted((pair for pair in pairs if pair[1] >= 0), key=lambda pair: pair[1])
         if given == expected:
             continue
@@ -129,6 +137,25 @@ def staging(answer: Any) -> Feedback:
     )
 
 
+def _dearest_part(sort: Mapping[str, float], sampling: float) -> str:
+    """What of the sort's bytes outweighs those of sampling."""
+    pairs, counters = sort["pairs sorted"], sort["counters"]
+    if max(pairs, counters) <= sampling:
+        return (
+            f"Neither its passes over the pairs, {pairs / 1e3:,.0f} kB, nor its counters, {counters / 1e3:,.0f} kB, "
+            "come to more than that alone: it is both together."
+        )
+    if counters >= pairs:
+        return (
+            f"{counters / 1e3:,.0f} kB of it go for counters: there is one for every vertex of the graph, however few "
+            "pairs are sorted."
+        )
+    return (
+        f"{pairs / 1e3:,.0f} kB of it go for passes over the pairs: with so few draws for each pair, sorting a pair "
+        "moves more than drawing for it."
+    )
+
+
 @exercise("Put index_explorer in place of the dots, once it stands where you want it.")
 def sorting_costs_more(answer: Any) -> Feedback:
     """The IndexExplorer in a state, 256 roots at least, where in step 2 a radix sort moves more bytes than
@@ -140,9 +167,7 @@ def sorting_costs_more(answer: Any) -> Feedback:
     sampling, index = work["step 2, sampling"], work["step 2, radix sort"]
     said = f"In step 2 sampling moves {sampling / 1e3:,.0f} kB, the radix sort {index / 1e3:,.0f} kB"
     if index > sampling:
-        return right(
-            f"{said}. With a draw or two for each pair, the sort moves each pair more often than the draw does."
-        )
+        return right(f"{said}. {_dearest_part(made['work']['step 2, radix sort'], sampling)}")
     return wrong(f"{said}. What makes sampling cheaper and leaves the pairs as they are?")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnsample_lab.device.arrays import to_host
 
-from ..lesson.feedback import Feedback, as_ids, is_nothing, right, wrong
+from ..lesson.feedback import Feedback, as_ids, is_nothing, right, whole, wrong
 
 Case = tuple[str, tuple[Any, ...]]
 """How a case is called in a sentence, and the arguments of the learner's function."""
@@ -32,7 +32,7 @@ def ids_agree(given: Any, wanted: Any) -> bool:
 
 def lists_agree(given: Any, wanted: Any) -> bool:
     """Whether both are the same whole numbers in the same order."""
-    return [int(v) for v in given] == [int(v) for v in wanted]
+    return [whole(v) for v in given] == [whole(v) for v in wanted]
 
 
 def tried(

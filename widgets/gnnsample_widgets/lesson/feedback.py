@@ -101,12 +101,26 @@ def agrees(given: float, truth: float, digits: int = 2) -> bool:
     )
 
 
+def whole(value: Any) -> int:
+    """A whole number, which may be typed as text: ``int`` alone would cut a fraction off.
+
+    Raises:
+        ValueError: a fraction.
+    """
+    number = int(value)
+    if not isinstance(value, str) and number != value:
+        raise ValueError(f"{value} is no whole number")
+    return number
+
+
 def as_ids(answer: Any) -> set[int]:
-    """A set of ids from a set, list, array or single number, which may be typed as text."""
-    if isinstance(answer, str):
-        answer = int(answer)
-    values: Iterable[Any] = answer if np.iterable(answer) else [answer]
-    return {int(v) for v in values}
+    """A set of ids from a set, list, array or single number, which may be typed as text.
+
+    Raises:
+        ValueError: a fraction.
+    """
+    several = np.iterable(answer) and not isinstance(answer, str)
+    return {whole(v) for v in (answer if several else [answer])}
 
 
 def listed(ids: Iterable[int]) -> str:
