@@ -29,6 +29,7 @@ from gnnsample_lab.traces import (
     queue_stats,
     resident_workers,
 )
+from gnnsample_lab.traces.analysis import SHARING_STRATEGIES
 
 _MAX_POINTS = 4000
 
@@ -289,7 +290,8 @@ def host_spans(fig: Sketch, trace: SampleTrace) -> None:
 @with_times_only_if_known
 def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None = None) -> go.Figure:
     """Tasks at work over time, stacked by hop, against what the GPU can hold: where a barrier leaves it
-    empty. The time before a kernel, in which the GPU waits for the host, is shaded.
+    empty. The time before a kernel, in which the GPU waits for the host, is shaded. Tasks that share warps have no
+    such limit: the subtitle says so.
 
     Args:
         bins: time bins. until_us: draws a time cursor there.
@@ -308,25 +310,27 @@ def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None
             fillcolor=palette.translucent(color, 0.85),
             hovertemplate="%{y:,.0f} tasks<extra>" + palette.hop_name(hop) + "</extra>",
         )
-    capacity = resident_workers(trace)
-    fig.add_scatter(
-        name=f"at most {capacity:,} at once",
-        x=[0, trace.total_us],
-        y=[capacity, capacity],
-        mode="lines",
-        line={"color": palette.MUTED, "width": 1.5, "dash": "dot"},
-        hoverinfo="skip",
-    )
+    shared = trace.strategy in SHARING_STRATEGIES
+    most = float(busy_workers(trace, bins=bins)[1].max()) if shared else resident_workers(trace)
+    if not shared:
+        fig.add_scatter(
+            name=f"at most {most:,} at once",
+            x=[0, trace.total_us],
+            y=[most, most],
+            mode="lines",
+            line={"color": palette.MUTED, "width": 1.5, "dash": "dot"},
+            hoverinfo="skip",
+        )
     finish(
         fig,
         f"Tasks running: {trace.strategy}",
-        describe(trace),
+        describe(trace, "tasks share warps: no limit to their number" if shared else ""),
         height=340,
         hovermode="x unified",
         meta={"end_us": trace.total_us},
     )
     fig.update_xaxes(title_text=time_axis(trace), range=time_range(trace), hoverformat=",.1f")
-    fig.update_yaxes(title_text="tasks at work", rangemode="tozero", **whole_ticks(capacity))
+    fig.update_yaxes(title_text="tasks at work", rangemode="tozero", **whole_ticks(most))
     host_spans(fig, trace)
     return fig if until_us is None else set_cursor(fig, until_us)
 

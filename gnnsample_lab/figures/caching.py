@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from gnnsample_lab import readable
 from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.matching import byte_unit
 from gnnsample_lab.figures.sketch import Sketch, drawn
-from gnnsample_lab.figures.style import COMPACT, finish
+from gnnsample_lab.figures.style import COMPACT, finish, finite
 from gnnsample_lab.readable import percent
 
 POLICIES = {
@@ -138,8 +140,9 @@ def bytes_per_batch(moved: Mapping[str, float], *, uncached: float, label: str =
         moved: policy -> bytes per mini-batch. uncached: bytes per mini-batch without a cache.
     """
     names = ["no cache", *moved]
-    values = np.array([uncached, *moved.values()], dtype=np.float64) / 1e6
-    share = values / max(values[0], 1e-12)
+    count = np.array([uncached, *moved.values()], dtype=np.float64)
+    unit, size = byte_unit(float(count.max()))
+    values, share = count / size, count / max(count[0], 1e-12)
     fig = Sketch(
         go.Bar(
             y=names,
@@ -147,17 +150,18 @@ def bytes_per_batch(moved: Mapping[str, float], *, uncached: float, label: str =
             orientation="h",
             marker={"color": [palette.FAINT, *(policy_color(n) for n in moved)], "line": {"width": 0}},
             text=[
-                f"{v:,.2f} MB" + ("" if n == "no cache" or not uncached else f"  ({percent(s)})")
+                f"{readable.number(v)} {unit}"
+                + ("" if n == "no cache" or not uncached else f"  ({percent(s)})")
                 for n, v, s in zip(names, values, share, strict=True)
             ],
             textposition="outside",
             cliponaxis=False,
-            hovertemplate="%{y}<br>%{x:,.3f} MB<extra></extra>",
+            hovertemplate="%{y}<br>%{x:,.4~g} " + unit + "<extra></extra>",
         )
     )
     finish(fig, "Bytes moved per mini-batch", label, height=430, showlegend=False)
     fig.update_xaxes(
-        title_text="feature bytes from the host (MB)", range=[0, float(values.max()) * 1.32 or 1.0]
+        title_text=f"feature bytes from the host ({unit})", range=[0, float(values.max()) * 1.32 or 1.0]
     )
     fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig
@@ -264,9 +268,9 @@ def hotness_against_visits(
         policy: name of the policy. score_name, visits_name: axis titles, with units.
 
     Raises:
-        ValueError: arrays of different lengths.
+        ValueError: arrays of different lengths, or a score or a number of reads that is not finite.
     """
-    score, visits = np.asarray(score, dtype=np.float64), np.asarray(visits, dtype=np.float64)
+    score, visits = finite("score", score), finite("visits", visits)
     cached, hottest = np.asarray(cached, dtype=bool), np.asarray(hottest, dtype=bool)
     if len({len(score), len(visits), len(cached), len(hottest)}) != 1:
         raise ValueError(
@@ -367,9 +371,9 @@ def hotness_scatter(
         label: graph, sampler and origin.
 
     Raises:
-        ValueError: arrays of different lengths.
+        ValueError: arrays of different lengths, or a hotness that is not finite.
     """
-    scores = [np.asarray(score, dtype=np.float64) for score in (across, up)]
+    scores = [finite("across", across), finite("up", up)]
     masks = [np.asarray(mask, dtype=bool) for mask in cached]
     visits, facts = np.asarray(visits), {name: np.asarray(value) for name, value in (why or {}).items()}
     n = len(scores[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name
 from gnnsample_lab.figures.untimed import with_times_only_if_known
 from gnnsample_lab.traces import SampleTrace, hop_utilisation
+from gnnsample_lab.traces.analysis import SHARING_STRATEGIES
 
 
 def _hop_axis(found: list[SampleTrace], which: Sequence[SampleTrace] | None = None) -> Any:
@@ -74,11 +76,12 @@ def work_per_hop(traces: SampleTrace | Sequence[SampleTrace], *, log: bool = Fal
     return fig
 
 
-def _bound(fanouts: Sequence[int], hops: int) -> int | None:
+def _bound(fanouts: Sequence[int], hops: int) -> float | None:
     """How many times as many vertices as seeds there are at most after so many hops; None where nothing bounds them."""
     if any(fanout < 0 for fanout in fanouts[:hops]):
         return None
-    return int(np.prod([fanout + 1 for fanout in fanouts[:hops]], dtype=np.int64))
+    # A float: many hops go beyond 64 bits, which NumPy's integers and a page's JSON have.
+    return math.prod(float(fanout + 1) for fanout in fanouts[:hops])
 
 
 def _level_name(level: int, num_hops: int) -> str:
@@ -267,7 +270,10 @@ def hop_times(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
 
 @drawn
 def utilisation(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
-    """Per hop, the shares of the resident workers at work and of the copy bandwidth in use, in percent."""
+    """Per hop, the shares of the resident workers at work and of the copy bandwidth in use, in percent.
+
+    Where tasks share warps, tasks at work are no share of the workers: the subtitle says so.
+    """
     found = as_list(traces)
     x = _hop_axis(found)
     colors = [palette.hop_color(h) for t in found for h in range(len(t.fanouts))]
@@ -288,7 +294,10 @@ def utilisation(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
             hovertemplate="%{x}<br>" + name + " %{y:.1f} %<extra></extra>",
         )
     strategy = found[0].strategy if len(found) == 1 else ""
-    finish(fig, "Utilisation per hop", describe(found, strategy), barmode="group")
+    sharing = [t.strategy for t in found if t.strategy in SHARING_STRATEGIES]
+    of_whom = "" if len(found) == 1 else f"{', '.join(dict.fromkeys(sharing))}: "
+    note = f"{of_whom}tasks share warps, no share of workers" if sharing else ""
+    finish(fig, "Utilisation per hop", describe(found, strategy, note), barmode="group")
     top = np.nanmax(np.concatenate([busy, share, [20.0]]))
     fig.update_yaxes(title_text="share of the GPU (%)", range=[0, min(112.0, float(top) * 1.2)])
     return fig

@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.sketch import Sketch, drawn, grid
-from gnnsample_lab.figures.style import finish
-from gnnsample_lab.readable import percent
+from gnnsample_lab.figures.style import empty_figure, finish
+from gnnsample_lab.readable import noun, percent
 
 EMPTY = -1
 """What an unused slot, and an id without a local id, hold."""
@@ -240,7 +240,8 @@ def slot_contention(counts: Any, *, label: str = "") -> go.Figure:
         hovertemplate="round %{y}, slot %{x}<br>%{z} threads<extra></extra>",
     )
     total, queued = int(counts.sum()), int(np.maximum(counts - 1, 0).sum())
-    note = f"{total:,} swaps tried in {rounds:,} rounds, {queued:,} had to wait for another at their slot"
+    tried = f"{total:,} {noun(total, 'swap')} tried in {rounds:,} {noun(rounds, 'round')}"
+    note = f"{tried}, {queued:,} had to wait for another at their slot"
     finish(fig, "Contention: threads per slot and round", " · ".join(filter(None, [label, note])), height=470)
     fig.update_layout(margin_t=86)
     fig.update_xaxes(title_text="slot of the table", showgrid=False)
@@ -259,9 +260,10 @@ def probe_lengths(lengths: Any, *, label: str = "", hash_name: str = "") -> go.F
         hash_name: the hash function, for colour and subtitle.
     """
     lengths = np.asarray(lengths, dtype=np.float64)
-    total = max(1.0, lengths.sum())
-    needed = np.flatnonzero(lengths)
-    last = int(needed[-1]) if len(needed) else 1
+    total, needed = lengths.sum(), np.flatnonzero(lengths)
+    if not len(needed):
+        return empty_figure("Probes per id", "There is no id to insert.")
+    last = int(needed[-1])
     shown = min(last, 40)
     share = lengths[1 : shown + 1] / total * 100
     x = np.arange(1, shown + 1)

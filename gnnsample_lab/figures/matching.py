@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.sketch import Sketch, drawn
-from gnnsample_lab.figures.style import COMPACT, finish, write_beside
+from gnnsample_lab.figures.style import COMPACT, finish, finite, write_beside
 from gnnsample_lab.readable import noun, percent
 
 #: Where a feature row comes from, and its colour: the better, the darker.
@@ -261,7 +261,7 @@ def tour_strips(
     Raises:
         ValueError: ``shared`` is not square, there is no tour, or one is no permutation.
     """
-    matrix = _square(shared)
+    matrix = _square(shared, "shared")
     n, rows, least = len(matrix), np.diag(matrix), least_loads(shared)
     orders = [_permutation(tour, n, f"tours[{name!r}]") for name, tour in tours.items()]
     if not orders:
@@ -530,10 +530,10 @@ def _mark(number: int, n: int) -> dict[str, Any]:
     }
 
 
-def _square(degrees: Any) -> np.ndarray:
-    matrix = np.array(degrees, dtype=np.float64)
+def _square(degrees: Any, name: str = "degrees") -> np.ndarray:
+    matrix = finite(name, degrees)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
-        raise ValueError(f"degrees must be a square matrix (got shape {matrix.shape})")
+        raise ValueError(f"{name} must be a square matrix (got shape {matrix.shape})")
     return matrix
 
 

@@ -188,8 +188,10 @@ def visit_shares(
         label: graph, walks, origin.
 
     Raises:
-        ValueError: the sequences differ in length.
+        ValueError: there is no vertex, or the sequences differ in length.
     """
+    if not len(names):
+        raise ValueError("names must hold at least one vertex (got none)")
     given = [names, observed, expected, *(other for other in (reference, distances) if other is not None)]
     if len({len(one) for one in given}) > 1:
         raise ValueError(f"all sequences must be of one length (got {[len(one) for one in given]})")

@@ -7,8 +7,10 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
+from gnnsample_lab.checks import host_array, numbers
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.traces import SampleTrace
@@ -78,6 +80,20 @@ def template() -> go.layout.Template:
             "yaxis": axis,
         }
     )
+
+
+def finite(name: str, value: Any) -> np.ndarray:
+    """An argument as an array of floats.
+
+    Raises:
+        TypeError: not numbers.
+        ValueError: one of them is not finite: it has no place on an axis.
+    """
+    found = np.asarray(host_array(name, numbers(name, value)), dtype=np.float64)
+    wrong = found[~np.isfinite(found)]
+    if wrong.size:
+        raise ValueError(f"{name} must be finite (got {wrong[0]})")
+    return found
 
 
 def as_list(traces: SampleTrace | Sequence[SampleTrace]) -> list[SampleTrace]:

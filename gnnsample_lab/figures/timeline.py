@@ -31,6 +31,7 @@ from gnnsample_lab.traces import (
     resident_workers,
     waiting_tasks,
 )
+from gnnsample_lab.traces.analysis import SHARING_STRATEGIES
 
 # Rows that fit a figure with lanes still apart, and bars that a browser draws at once; beyond it, WebGL
 # lines.
@@ -183,7 +184,7 @@ def run_timeline(
         "multiprocessors": _LANES,
         _slots_heading(trace, slots): _SLOTS,
         _depth_heading(trace): _DEPTH,
-        f"tasks at work (at most {resident_workers(trace):,} at once)": _RUNNING,
+        _running_heading(trace): _RUNNING,
     }
     for text, (_, top) in parts.items():
         fig.add_annotation(
@@ -225,6 +226,12 @@ def _depth_heading(trace: SampleTrace) -> str:
     stats = queue_stats(trace)
     kept = " besides the lost ones" if trace.lost.abandoned.any() else ""
     return f"queue depth: tasks waiting{kept}, at most {stats.peak:,}"
+
+
+def _running_heading(trace: SampleTrace) -> str:
+    if trace.strategy in SHARING_STRATEGIES:
+        return "tasks at work (they share warps: no limit to their number)"
+    return f"tasks at work (at most {resident_workers(trace):,} at once)"
 
 
 def _work(fig: Sketch, trace: SampleTrace, rows: _Rows, some: np.ndarray, hop: int) -> None:

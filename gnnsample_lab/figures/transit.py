@@ -15,7 +15,7 @@ from plotly.subplots import make_subplots
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import digits
 from gnnsample_lab.figures.sketch import Sketch, drawn
-from gnnsample_lab.figures.style import empty_figure, finish
+from gnnsample_lab.figures.style import empty_figure, finish, finite
 
 LISTS = (*palette.HOPS, "#332288", "#44AA99", "#CC6677")
 """Colours of the lists that most pairs want; the same in both schemes."""
@@ -171,6 +171,9 @@ def warp_totals(
         sectors: scheme -> 32-byte sectors of the step.
         busy: scheme -> share of the lanes at work, 0..1.
         label: graph, step and origin.
+
+    Raises:
+        ValueError: a number is not finite.
     """
     fig = make_subplots(
         rows=1,
@@ -179,9 +182,9 @@ def warp_totals(
         column_widths=[0.28, 0.44, 0.28],
         subplot_titles=["lists per warp (mean)", "32-byte sectors read", "lanes at work (%)"],
     )
-    tables = (lists, sectors, {name: 100 * share for name, share in busy.items()})
-    for column, table in enumerate(tables, start=1):
-        values = np.array(list(table.values()), dtype=np.float64)
+    tables = {"lists": lists, "sectors": sectors, "busy": {name: 100 * share for name, share in busy.items()}}
+    for column, (argument, table) in enumerate(tables.items(), start=1):
+        values = finite(argument, list(table.values()))
         fig.add_bar(
             x=list(table),
             y=values,

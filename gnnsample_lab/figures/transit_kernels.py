@@ -7,12 +7,14 @@ or timed by whoever calls.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab import readable
+from gnnsample_lab.checks import host_integers
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import byte_unit
 from gnnsample_lab.figures.sketch import Sketch, drawn, grid
@@ -39,24 +41,40 @@ _SHARED = (
 _ROOM = 12
 """Percent of a bar from which on its number has room in it."""
 
-_THRESHOLDS = {32: "32: block", 1024: "1,024: grid"}
+_THRESHOLDS = {32: "32: block", 1025: "more than 1,024: grid"}
+"""From how many draws on a transit goes to another kernel. Bins begin there, so that each is of one kernel."""
 
 
 @drawn
 def kernel_histogram(draws: Any, kernels: Any, *, label: str = "") -> go.Figure:
     """Transits by how many neighbours they have to sample, and where the draws are; the kernels' limits across.
 
+    Bins begin at powers of two, but for the one of the grid, which begins at 1,025.
+
     Args:
-        draws: int[D], neighbours to sample of each distinct transit. kernels: int[D], number of its kernel in
-            :data:`KERNELS`.
+        draws: int[D], neighbours to sample of each distinct transit, at least 1. kernels: int[D], number of its kernel
+            in :data:`KERNELS`.
         label: graph, step and origin.
+
+    Raises:
+        TypeError, ValueError: not integers, not of one length, or out of range.
     """
-    draws, kernels = np.asarray(draws), np.asarray(kernels)
+    draws, kernels = host_integers("draws", draws), host_integers("kernels", kernels)
+    if len(draws) != len(kernels):
+        raise ValueError(f"draws and kernels must be of one length (got {len(draws)} and {len(kernels)})")
     if not len(draws):
         return empty_figure("Neighbours to sample per transit", "No sample has a transit at this step.")
-    bins = np.floor(np.log2(draws)).astype(np.int64)
-    last = max(int(bins.max()), 10)
-    names = [f"{1 << power:,}" for power in range(last + 1)]
+    if draws.min() < 1:
+        raise ValueError(f"draws must be at least 1 (got {draws.min()})")
+    if kernels.min() < 0 or kernels.max() >= len(KERNELS):
+        raise ValueError(
+            f"kernels must lie in 0..{len(KERNELS) - 1} (got {kernels.min()} to {kernels.max()})"
+        )
+    last = max(int(draws.max()).bit_length() - 1, 10)
+    begins = [(1 << power) + (power == 10) for power in range(last + 2)]
+    bins = np.searchsorted(begins, draws, side="right") - 1
+    names = [f"{begin:,}" for begin in begins[:-1]]
+    ranges = [_range(begin, after - 1) for begin, after in pairwise(begins)]
     fig = grid(
         2, 1, shared_xaxes=True, vertical_spacing=0.12,
         subplot_titles=["distinct transits", "neighbours to sample"],
@@ -71,25 +89,25 @@ def kernel_histogram(draws: Any, kernels: Any, *, label: str = "") -> go.Figure:
                 showlegend=row == 1,
                 x=np.arange(last + 1),
                 y=share,
-                customdata=names,
+                customdata=ranges,
                 marker={"color": color, "line": {"width": 0}},
-                hovertemplate="%{customdata} neighbours<br>%{y:.3~g} %<extra>" + name + "</extra>",
+                hovertemplate="%{customdata}<br>%{y:.3~g} %<extra>" + name + "</extra>",
                 row=row,
                 col=1,
             )
     for limit, text in _THRESHOLDS.items():
-        at = float(np.log2(limit)) - 0.5
+        at = begins.index(limit) - 0.5
         fig.add_vline(x=at, line={"color": palette.MUTED, "dash": "dash", "width": 1.5})
         fig.add_annotation(
-            x=at, y=1.0, xref="x", yref="y domain", text=text, showarrow=False, xanchor="left", yanchor="bottom",
-            xshift=-2, font={"size": 11, "color": palette.MUTED},
+            x=at, y=1.0, xref="x", yref="y domain", text=text, showarrow=False, xanchor="center", yanchor="bottom",
+            font={"size": 11, "color": palette.MUTED},
         )  # fmt: skip
     finish(fig, "Neighbours to sample per transit", label, height=500, barmode="stack", bargap=0.08)
     fig.update_layout(legend={"y": -0.16, "yanchor": "top"}, margin={"t": 108, "b": 100})
     fig.update_xaxes(tickvals=np.arange(0, last + 1, 2 if last > 12 else 1), showgrid=False)
     fig.update_xaxes(
         ticktext=names[:: 2 if last > 12 else 1],
-        title_text="neighbours to sample of a transit (count)",
+        title_text="neighbours to sample of a transit (count: from this number to the next)",
         row=2,
         col=1,
     )
@@ -98,6 +116,10 @@ def kernel_histogram(draws: Any, kernels: Any, *, label: str = "") -> go.Figure:
         # At the left: in the middle stand the limits.
         fig.update_annotations(selector={"text": title}, font={"size": 13}, x=0, xanchor="left")
     return fig
+
+
+def _range(least: int, most: int) -> str:
+    return "1 neighbour" if most == 1 else f"{least:,} to {most:,} neighbours"
 
 
 @drawn

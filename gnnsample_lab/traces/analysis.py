@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 
+SHARING_STRATEGIES = frozenset({"edge-bsp"})
+"""Strategies whose tasks share workers: their threads go over the edges of all rows, a warp over those of several."""
+
 
 def _covered(start_us: FloatArray, end_us: FloatArray, at_us: FloatArray) -> FloatArray:
     """Integral of the number of running tasks up to each instant of ``at_us``."""
@@ -59,7 +62,8 @@ def busy_workers(
 
 
 def resident_workers(trace: SampleTrace) -> int:
-    """Tasks that the device can run at once under this strategy.
+    """Workers that the device can hold at once under this strategy: as many tasks run at once at most, unless they
+    share workers (:data:`SHARING_STRATEGIES`).
 
     Taken from ``meta["resident_workers"]`` when the producer knew it, else the most tasks that ever ran at
     once.
@@ -129,8 +133,10 @@ def hop_utilisation(trace: SampleTrace) -> FloatArray:
     """float64[L]: share of the resident workers running a task of the hop, averaged over its kernel time.
 
     The counterpart of the utilisation columns of PGSampler's Table I that can be read off a trace; NaN for a
-    hop without kernel time. Clipped at 1 where a strategy shares one worker among several tasks.
+    hop without kernel time, and for every hop of a strategy whose tasks share workers.
     """
+    if trace.strategy in SHARING_STRATEGIES:
+        return np.full(len(trace.fanouts), np.nan)
     busy = np.bincount(trace.tasks.hop, weights=trace.tasks.duration_us, minlength=len(trace.fanouts))
     capacity = trace.hops.kernel_us * resident_workers(trace)
     with np.errstate(divide="ignore", invalid="ignore"):

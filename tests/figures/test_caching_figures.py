@@ -85,8 +85,15 @@ def test_bytes_are_megabytes_and_shares_of_no_cache():
     figure = figures.bytes_per_batch({"Degree": 3e6, "Optimal": 0.0}, uncached=4e6, label="toy")
     bars = figure.data[0]
     assert bars.y == ("no cache", "Degree", "Optimal") and bars.x == pytest.approx([4, 3, 0])
-    assert bars.text == ("4.00 MB", "3.00 MB  (75\u00a0%)", "0.00 MB  (0\u00a0%)")
+    assert bars.text == ("4 MB", "3 MB  (75\u00a0%)", "0 MB  (0\u00a0%)")
     assert "(MB)" in figure.layout.xaxis.title.text and figure.layout.xaxis.range[1] > 4
+
+
+def test_few_bytes_are_not_written_as_no_megabytes():
+    figure = figures.bytes_per_batch({"Random": 256.0}, uncached=512.0)
+    assert figure.data[0].text == ("512 bytes", "256 bytes  (50\u00a0%)")
+    assert figure.data[0].x == pytest.approx([512, 256]) and "(bytes)" in figure.layout.xaxis.title.text
+    assert figures.bytes_per_batch({"Optimal": 256.0}, uncached=4e6).data[0].text[1].startswith("0.000256 MB")
 
 
 def test_every_vertex_is_drawn_once_and_empty_cells_are_not():
@@ -294,3 +301,15 @@ def test_no_two_groups_of_vertices_have_one_colour(policy: str) -> None:
         )
         colors = [trace.marker.color for trace in fig.data if trace.type == "scattergl"]
         assert len(colors) == 4 and len(set(colors)) == 4, (policy, other, colors)
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_a_hotness_that_is_no_number_is_named(bad):
+    masks = ([True, False], [True, False])
+    names = {"policy": "Degree", "score_name": "degree"}
+    with pytest.raises(ValueError, match="score must be finite .got"):
+        figures.hotness_against_visits([bad, 1], [1, 1], *masks, **names)
+    with pytest.raises(ValueError, match="visits must be finite .got"):
+        figures.hotness_against_visits([1, 1], [bad, 1], *masks, **names)
+    with pytest.raises(ValueError, match="up must be finite .got"):
+        figures.hotness_scatter([1, 1], [bad, 1], masks, names=("a", "b"), axes=("a", "b"), visits=[1, 1])

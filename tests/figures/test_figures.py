@@ -220,6 +220,15 @@ def test_the_batch_and_the_setting_before_are_marked():
         growth(17)
 
 
+def test_a_bound_of_many_hops_is_not_negative():
+    """1,001 to the seventh is beyond 64 bits, and np.prod would go round."""
+    fig = figures.frontier_growth(
+        {1: [1] * 9}, fanouts=[1000] * 8, batch_size=1, largest_batch=1, num_nodes=10**9, title="t", label="l"
+    )
+    assert list(by_name(fig)["bound of mini-batch"].y) == pytest.approx([1001**8] * 2)
+    assert fig.to_json()
+
+
 def test_hop_times_stack_to_the_total():
     bars = by_name(ONE["hop_times"])
     assert bars["preprocessing"].y.tolist() == [1.0, 0.0]
@@ -231,6 +240,32 @@ def test_utilisation_is_in_percent():
     bars = by_name(ONE["utilisation"])
     assert bars["workers busy"].y == pytest.approx(hop_utilisation(PERSISTENT) * 100)
     assert bars["copy bandwidth in use"].y == pytest.approx(PERSISTENT.hops.copy_share * 100)
+
+
+@pytest.mark.parametrize("origin", ["modelled", "measured"])
+def test_tasks_that_share_warps_are_no_share_of_the_workers(origin):
+    """Two workers, and three tasks at once: no limit is drawn that the curve exceeds, and no 100 % that hides it."""
+    edges = make_trace("edge-bsp", origin=origin, fetch_size=None, completion=None, lost=None)
+    edges = dataclasses.replace(edges, meta={"resident_workers": 2} if origin == "modelled" else {})
+    tasks, line, shares = (
+        figures.running_tasks(edges),
+        figures.run_timeline(edges),
+        figures.utilisation(edges),
+    )
+    assert not any("at most" in (trace.name or "") for trace in tasks.data)
+    assert not any("at most" in note.text for note in line.layout.annotations if "at work" in note.text)
+    assert np.isnan(by_name(shares)["workers busy"].y).all() and np.isnan(hop_utilisation(edges)).all()
+    assert by_name(shares)["copy bandwidth in use"].y == pytest.approx(edges.hops.copy_share * 100)
+    for said in (
+        tasks.layout.title.text,
+        shares.layout.title.text,
+        *(a.text for a in line.layout.annotations if "at work" in a.text),
+    ):
+        assert "share warps" in said
+    both = figures.utilisation([BLOCK, edges])
+    assert "edge-bsp: tasks share warps" in both.layout.title.text
+    assert np.isnan(by_name(both)["workers busy"].y).tolist() == [False, False, True, True]
+    assert "share warps" not in figures.utilisation(BLOCK).layout.title.text
 
 
 def taking(strategy: str, us: float, origin: str = "modelled") -> SampleTrace:

@@ -210,3 +210,14 @@ def test_all_can_be_written_as_json():
         figures.id_map_rungs({"a": 1.0}, label=""),
     ):
         json.loads(figure.to_json())
+
+
+def test_one_swap_in_one_round_is_one():
+    title = figures.slot_contention([[1, 0]]).layout.title.text.replace("<br>", " ")
+    assert "1 swap tried in 1 round, 0 had to wait" in title
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0, 0]])
+def test_no_id_has_no_longest_probe(lengths):
+    figure = figures.probe_lengths(lengths)
+    assert "no id" in figure.layout.annotations[0].text and "longest" not in figure.layout.title.text

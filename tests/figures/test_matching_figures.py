@@ -253,3 +253,12 @@ def test_levels_and_kernels_have_colours_of_their_own():
     assert palette.level_color("L2 cache") == palette.LEVELS["L2"]
     assert palette.level_color("tape") == palette.kernel_color("none") == palette.MUTED
     assert palette.system_color("none") == palette.MUTED
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_degree_that_is_no_number_is_named(bad):
+    for call in (figures.match_heatmap, figures.match_tour):
+        with pytest.raises(ValueError, match="degrees must be finite .got"):
+            call([[1, bad], [bad, 1]], {})
+    with pytest.raises(ValueError, match="shared must be finite .got"):
+        figures.tour_strips([[1, bad], [bad, 1]], {"as sampled": [0, 1]}, row_bytes=4)

@@ -177,3 +177,8 @@ def test_all_can_be_written_as_json(square):
         figures.device_route(),
     ):
         json.loads(figure.to_json())
+
+
+def test_shares_of_no_vertex_are_an_error():
+    with pytest.raises(ValueError, match="names must hold at least one vertex"):
+        figures.visit_shares([], [], [], distances=[])

@@ -86,15 +86,33 @@ def test_a_histogram_in_powers_of_two():
     figure = figures.kernel_histogram([1, 31, 32, 1024, 1025, 5000], [0, 0, 1, 1, 2, 2])
     bars = {(t.name, t.yaxis): t.y for t in figure.data}
     names = list(figure.data[0].customdata)
-    assert names[:2] == ["1", "2"] and names[10:] == ["1,024", "2,048", "4,096"]
+    assert names[:2] == ["1 neighbour", "2 to 3 neighbours"] and names[5] == "32 to 63 neighbours"
+    assert names[9:11] == ["512 to 1,024 neighbours", "1,025 to 2,047 neighbours"]
+    assert names[12] == "4,096 to 8,191 neighbours" and len(names) == 13
     share = 100 / 6
     assert bars["sub-warp", "y"][[0, 4]] == pytest.approx([share, share])
-    # 1,024 needs a block and 1,025 a grid: one bin, two colours.
-    assert bars["block", "y"][10] == pytest.approx(share) == bars["grid", "y"][10]
+    # 1,024 needs a block and 1,025 a grid: the line is between their bins.
+    assert bars["block", "y"][9] == pytest.approx(share) == bars["grid", "y"][10]
+    assert bars["block", "y"][10] == 0
     assert bars["grid", "y2"][12] == pytest.approx(100 * 5000 / 7113)
     assert sum(v.sum() for v in bars.values()) == pytest.approx(200)
-    assert [s.x0 for s in figure.layout.shapes[:2]] == [4.5, 4.5]
+    assert [s.x0 for s in figure.layout.shapes] == [4.5, 4.5, 9.5, 9.5]
+    assert "more than 1,024: grid" in [note.text for note in figure.layout.annotations]
+    assert "from this number to the next" in figure.layout.xaxis2.title.text
     assert "No sample has a transit" in figures.kernel_histogram([], []).layout.annotations[0].text
+
+
+@pytest.mark.parametrize(
+    ("draws", "kernels", "said"),
+    [
+        ([0, 4], [0, 0], "draws must be at least 1 .got 0"),
+        ([4], [3], "kernels must lie in 0..2"),
+        ([4], [0, 0], "one length .got 1 and 2"),
+    ],
+)
+def test_draws_that_no_transit_has_are_errors(draws, kernels, said):
+    with pytest.raises(ValueError, match=said):
+        figures.kernel_histogram(draws, kernels)
 
 
 def test_shares_of_kernels():
@@ -166,3 +184,10 @@ def test_all_can_be_written_as_json():
         figures.index_work({"a": {"counters": 1.0}}),
     ):
         json.loads(figure.to_json())
+
+
+@pytest.mark.parametrize("wrong", ["lists", "sectors", "busy"])
+def test_a_total_that_is_no_number_is_named(wrong):
+    tables = {name: {"a": np.nan if name == wrong else 1.0} for name in ("lists", "sectors", "busy")}
+    with pytest.raises(ValueError, match=f"{wrong} must be finite .got nan"):
+        figures.warp_totals(**tables)

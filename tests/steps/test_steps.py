@@ -147,6 +147,15 @@ def test_marking_without_looking_costs_more_atomics():
     assert atomics(steps.run(name)) < atomics(steps.run(name, "mark without looking first"))
 
 
+def test_a_broken_line_that_does_no_harm_is_not_delayed():
+    """Delays bring violations about; where none comes, they would only make the run longer than the shipped one."""
+    ones = np.arange(1, 65)
+    star = lab.Graph.from_edges(np.r_[0 * ones, ones], np.r_[ones, 0 * ones], 65)
+    broken, whole = (steps.run("claim a slot", name, star) for name in (queue.PLAIN_ADD.name, None))
+    assert broken.violation is None and broken.schedules[1] == 0
+    assert len(broken.steps) == len(whole.steps) + 1
+
+
 @pytest.mark.parametrize("name", steps.MECHANISMS)
 def test_a_run_is_the_same_every_time(name):
     assert steps.run(name).steps == steps.run(name).steps

@@ -82,9 +82,9 @@ def aggregation_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figur
     used = len(set(block.indices.tolist()))
 
     def least(width: int) -> float:
-        return bound.aggregation_bound_us(
-            used, block.num_dst, block.num_edges, width, speeds.dram_gbps, speeds.l2_gbps
-        )
+        every = [lab.aggregation_cost(block, width, name).time_us(speeds) for name in names]
+        shape = (used, block.num_dst, block.num_edges, width)
+        return min(bound.aggregation_bound_us(*shape, speeds.dram_gbps, speeds.l2_gbps), *every)
 
     width = state["num_features"]
     counts = {name: lab.aggregation_cost(block, width, name) for name in names}

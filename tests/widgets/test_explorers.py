@@ -208,6 +208,18 @@ def test_the_ghost_stays_while_one_control_is_dragged(graph: lab.Graph) -> None:
     assert next(t for t in explorer.figures["work"].data if t.name == "the batch before").x == (256, 256)
 
 
+def test_what_has_no_control_is_shown_when_it_is_set(graph: lab.Graph) -> None:
+    explorer = WorkloadExplorer(graph, device="cpu")
+    explorer.fanout_1 = 3
+    runs, code = explorer.run_count, explorer.code
+    assert "pale" in explorer.figures["work"].layout.title.text
+    explorer.before = {}
+    assert explorer.run_count == runs + 1 and explorer.before == {} and explorer.code != code
+    assert "pale" not in explorer.figures["work"].layout.title.text
+    explorer.fanout_1 = 4
+    assert explorer.run_count == runs + 2, "what a run changes itself asks for no other"
+
+
 def test_a_moved_batch_size_counts_no_frontier_again(
     graph: lab.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:

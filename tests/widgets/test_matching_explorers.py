@@ -216,6 +216,18 @@ def test_a_block_without_edges_is_said_to_have_none(graph: lab.Graph) -> None:
     assert "1 edge into 1 row of" in explorer.figures["accesses"].layout.title.text
 
 
+def test_no_kernel_is_modelled_below_the_least_time(graph: lab.Graph) -> None:
+    """The paper's equation of memory-aware leaves out what the bound counts: a row of one edge shows it."""
+    explorer = AggregationExplorer(
+        graph, device="cpu", hops=1, fanout_1=1, num_features=16, batch_size=64, seed=0
+    )
+    lines = {line.name: np.array(line.y) for line in explorer.figures["features"].data}
+    least = lines.pop("least time possible")
+    assert all((line >= least).all() for line in lines.values())
+    (bars,) = explorer.figures["times"].data
+    assert min(bars.x) == dict(zip(bars.y, bars.x, strict=True))["least time possible"]
+
+
 def test_looking_does_not_sample_again(graph: lab.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     matching = MatchExplorer(graph, device="cpu")
     aggregating = AggregationExplorer(graph, device="cpu")
@@ -300,6 +312,15 @@ def test_training_shows_what_lab_train_returns(graph: lab.Graph) -> None:
         assert "arxiv-like (synthetic)" in figure.layout.title.text
         assert "measured on the CPU" in figure.layout.title.text
     assert "another order: compare the course, not single steps" in explorer._summary.value, "no claim"
+
+
+def test_an_epoch_of_one_step_is_told() -> None:
+    tiny = lab.load("arxiv-like", scale=0.002, use_cache=False)
+    few = dataclasses.replace(tiny, splits={**tiny.splits, "train": tiny.splits["train"][:16]})
+    explorer = TrainingExplorer(
+        few, device="cpu", **{**SHORT, "system": "dgl", "reference": "dgl", "epochs": 1}
+    )
+    assert "An epoch has 1 step: there are no more" in explorer._summary.value
 
 
 @pytest.mark.slow

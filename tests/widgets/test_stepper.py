@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 
+import numpy as np
 import pytest
 import traitlets
 from gnnsample_widgets import Stepper
@@ -117,6 +119,19 @@ def test_a_broken_line_that_does_no_harm_here_is_not_called_right():
     assert not made.to_failure()
     made.forward(10**6)
     assert "On this example no invariant fails" in made.verdict()
+    made.close()
+
+
+def test_a_broken_line_is_compared_on_the_schedule_of_the_shipped_one():
+    """A warp that is delayed polls for long, whether the line is whole or not: its sectors are no cost of the line."""
+    ones = np.arange(1, 4097)
+    star = lab.Graph.from_edges(np.r_[0 * ones, ones], np.r_[ones, 0 * ones], 4097)
+    made = Stepper("claim a slot", broken="plain add instead of atomicAdd", graph=star)
+    assert not made.to_failure()
+    made.forward(10**6)
+    said = re.findall(r"(\w+) (\d+) instead of (\d+) sectors", made.verdict())
+    # The line reads the tail and writes it; an atomic does both at once.
+    assert [(name, int(mine) - int(theirs)) for name, mine, theirs in said] == [("tail", 1)]
     made.close()
 
 

@@ -140,8 +140,10 @@ class Explorer(ipywidgets.VBox):
         self.controls: dict[str, Control] = self.build_controls()
         self.panels: dict[str, PlotPanel] = {}
         self._build_layout()
-        for name, control in self.controls.items():
+        for control in self.controls.values():
             control.observe(self._control_moved, names="value")
+        # What has no control is set in code alone.
+        for name in {**self.state, **self.controls}:
             self.observe(self._state_changed, names=name)
         self.adapt()
         self._held = 0
@@ -278,9 +280,10 @@ class Explorer(ipywidgets.VBox):
         setattr(self, change["owner"].name, change["new"])
 
     def _state_changed(self, change: dict[str, Any]) -> None:
-        control = self.controls[change["name"]]
+        control = self.controls.get(change["name"])
         try:
-            control.value = change["new"]
+            if control is not None:
+                control.value = change["new"]
         except traitlets.TraitError:
             # The control knows what is allowed; a refused value must not stay in the trait.
             with self._without_run(change["name"]):

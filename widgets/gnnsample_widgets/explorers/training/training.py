@@ -15,7 +15,7 @@ import gnnsample_lab as lab
 from gnnsample_lab import checks, figures
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph.lacks import PARTS, lacking, what_is_missing
-from gnnsample_lab.readable import percent
+from gnnsample_lab.readable import noun, percent
 from gnnsample_lab.systems.table import find
 
 from ...graphs import batch_options, seed_pool
@@ -249,7 +249,7 @@ class TrainingExplorer(FanoutExplorer):
         first, last = results[0], results[-1]
         text = f"<b>{last.system}</b>: {_end(last)}"
         if (ran := last.epochs[-1].num_batches) < self.steps:
-            text = f"An epoch has {ran} steps: there are no more training vertices. {text}"
+            text = f"An epoch has {ran} {noun(ran, 'step')}: there are no more training vertices. {text}"
         if first is last:
             return text + "."
         text += f"; <b>{first.system}</b>: {_end(first)}. "
