@@ -519,9 +519,7 @@ def _input_nodes(nodes: Any, num_nodes: int) -> Any:
                 f"input_nodes as a mask must have shape ({num_nodes},) (got {tuple(found.shape)})"
             )
         return tensor(found)
-    if found.dtype == np.uint8 and found.shape == (num_nodes,) and num_nodes > 2 and int(found.max()) <= 1:
-        # Of zeros and ones for all vertices PyG makes the ids 0 and 1.
-        raise TypeError("input_nodes as a mask must hold booleans (got dtype uint8)")
+    checks.no_mask_of_bytes("input_nodes", found, num_nodes)
     return tensor(checks.ids("input_nodes", nodes, num_nodes)).long()
 
 

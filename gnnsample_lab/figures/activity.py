@@ -297,8 +297,8 @@ def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None
         bins: time bins. until_us: draws a time cursor there.
     """
     fig = Sketch()
-    for hop in range(len(trace.fanouts)):
-        edges, running = busy_workers(trace, bins=bins, hop=hop)
+    curves = [busy_workers(trace, bins=bins, hop=hop) for hop in range(len(trace.fanouts))]
+    for hop, (edges, running) in enumerate(curves):
         color = palette.hop_color(hop)
         fig.add_scatter(
             name=palette.hop_name(hop),
@@ -311,7 +311,9 @@ def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None
             hovertemplate="%{y:,.0f} tasks<extra>" + palette.hop_name(hop) + "</extra>",
         )
     shared = trace.strategy in SHARING_STRATEGIES
-    most = float(busy_workers(trace, bins=bins)[1].max()) if shared else resident_workers(trace)
+    most = (
+        float(np.sum([running for _, running in curves], axis=0).max()) if shared else resident_workers(trace)
+    )
     if not shared:
         fig.add_scatter(
             name=f"at most {most:,} at once",

@@ -39,7 +39,7 @@ _WORKERS = {"pyg-cpu": 4}
 """Samplers, and loaders, of overlapped runs whose rows do not say."""
 OPTIONS = tuple(p for p in inspect.signature(simulate).parameters if p not in ("times", "executor", "gpus"))
 """Arguments of ``simulate`` that a recorded run may bring."""
-_AROUND = ("put", "get", "load topology", "load cache")
+_AROUND = {stage: stage.replace(" ", "_") for stage in ("put", "get", "load topology", "load cache")}
 """Recorded stages that are :class:`Costs` of the model: ``put_s`` and so on."""
 _OF_EXECUTOR = {
     "factored": ("samplers", "switching", "staleness", "pipelined", "capacity"),
@@ -156,8 +156,8 @@ def _spent(events: Sequence[Any]) -> dict[str, dict[tuple[int, int], float]]:
 def _around_s(spent: Mapping[str, Mapping[Any, float]]) -> dict[str, Any]:
     """Arguments of :class:`Costs`: means of what was timed beside the stages."""
     return {
-        f"{stage.replace(' ', '_')}_s": float(np.mean([*spent[stage].values()]))
-        for stage in _AROUND
+        f"{name}_s": float(np.mean([*spent[stage].values()]))
+        for stage, name in _AROUND.items()
         if stage in spent
     }
 
@@ -230,8 +230,7 @@ def _run(record: Mapping[str, Any], row: Mapping[str, Any]) -> RecordedRun:
     options: dict[str, Any] = {key: row[key] for key in _OF_EXECUTOR.get(executor or "", ()) if key in row}
     if executor == "overlapped":
         options.setdefault("workers", _WORKERS.get(system, 1))
-    names = {stage.replace(" ", "_") for stage in _AROUND}
-    if around := {f"{name}_s": row[f"{name}_ms"] / 1e3 for name in names if f"{name}_ms" in row}:
+    if around := {f"{name}_s": row[f"{name}_ms"] / 1e3 for name in _AROUND.values() if f"{name}_ms" in row}:
         options["costs"] = Costs(**around)
     return RecordedRun(
         name, executor, times, share * float(row["epoch_s"]), origin, row.get("gpus", 1), options
